@@ -34,7 +34,7 @@ def box_model(**others: Any) -> model.BoxModel:
 
 
 def judged(one: dict[str, np.ndarray]) -> tuple[model.BoxModel, model.BoxOpinion]:
-    found, straight = model.fitted(
+    found, straight = model.fit_box_model(
         one["annotated"], one["detected"], one["sizes"], one["confidences"], 0.0
     )
     opinion = model.judge_boxes(found, one["annotated"], straight, one["confidences"], one["sizes"])
@@ -78,9 +78,9 @@ def test_what_was_pulled_to_the_annotated_box_is_moved_back() -> None:
     annotated = np.array([[110.0, 110, 210, 210], [90, 90, 190, 190]])
     detected = np.array([[105.0, 105, 205, 205], [95, 95, 195, 195]])
     sides, is_counted = np.full((2, 4), 100.0), np.ones((2, 4), bool)
-    straight = model.straightened(annotated, detected, sides, is_counted, 0.5)
+    straight = model.remove_habits(annotated, detected, sides, is_counted, 0.5)
     assert straight == pytest.approx(np.tile([100.0, 100, 200, 200], (2, 1)))
-    same = model.straightened(annotated, detected, sides, is_counted, 0.0)
+    same = model.remove_habits(annotated, detected, sides, is_counted, 0.0)
     assert same == pytest.approx(detected)
 
 
@@ -89,7 +89,7 @@ def test_habits_are_taken_out() -> None:
     annotated = np.tile([100.0, 100, 200, 200], (2000, 1)) + random.uniform(-10, 10, (2000, 4))
     detected = np.tile([103.0, 103, 197, 197], (2000, 1))  # always drawn too small
     sides = np.full((2000, 4), 100.0)
-    straight = model.straightened(annotated, detected, sides, np.ones((2000, 4), bool), 0.0)
+    straight = model.remove_habits(annotated, detected, sides, np.ones((2000, 4), bool), 0.0)
     assert straight.mean(axis=0) == pytest.approx([100, 100, 200, 200], abs=0.6)
 
 
@@ -176,10 +176,10 @@ def test_errors_of_the_detector_are_widened_until_the_share_of_bad_boxes_is_righ
     rest = ("annotated", "detected", "confidences", "sizes")
     sure = box_model(noise=0.1, scales=np.full(5, 0.01))
     good, poor = (drawn(0.1, error, number=2000) for error in (0.01, 0.2))
-    assert model.tempered(sure, *(good[name] for name in rest)).scales.tolist() == [0.01] * 5
-    assert model.tempered(sure, *(poor[name] for name in rest)).scales.tolist() == [0.02] * 5
+    assert model.temper_model(sure, *(good[name] for name in rest)).scales.tolist() == [0.01] * 5
+    assert model.temper_model(sure, *(poor[name] for name in rest)).scales.tolist() == [0.02] * 5
     exact = box_model(noise=0.0)  # nothing is spoilt, so nothing is to be right
-    assert model.tempered(exact, *(poor[name] for name in rest)) is exact
+    assert model.temper_model(exact, *(poor[name] for name in rest)) is exact
 
 
 def test_the_noise_of_few_boxes_has_wide_bounds() -> None:

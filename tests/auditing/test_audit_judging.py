@@ -49,7 +49,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[AuditOpinion, dict[str, tup
 
     for name in ("judge_labels", "find_repeats", "find_missing"):
         recorded(judging, name)
-    recorded(box_model, "fitted")
+    recorded(box_model, "fit_box_model")
     return judge(*seen(), np.random.default_rng(0)), calls
 
 
@@ -63,7 +63,7 @@ def test_every_part_is_given_what_the_others_found(monkeypatch: pytest.MonkeyPat
     assert calls["find_missing"][2].tolist() == (1 - opinion.labels.p_wrong).tolist()
     assert opinion.box_model.noise > 0.1
     assert calls["find_repeats"][2] == opinion.box_model.noise
-    assert calls["fitted"][4] > 0  # what was chosen by its overlap follows the annotated box
+    assert calls["fit_box_model"][4] > 0  # what was chosen by its overlap follows the annotated box
 
 
 def test_an_annotation_is_there_if_it_is_neither_spurious_nor_a_duplicate(
@@ -93,13 +93,13 @@ def test_the_pull_of_a_training_run_is_the_one_that_it_knows(
 ) -> None:
     one, evidence = seen()
     pulls = []
-    original = box_model.fitted
+    original = box_model.fit_box_model
 
-    def fitted(*arguments: Any) -> Any:
+    def fit_box_model(*arguments: Any) -> Any:
         pulls.append(arguments[4])
         return original(*arguments)
 
-    monkeypatch.setattr(box_model, "fitted", fitted)
+    monkeypatch.setattr(box_model, "fit_box_model", fit_box_model)
     of_run = Evidence(**{**vars(evidence), "pull": 0.25})
     judge(AuditInputs(one.objects, one.ignored, one.sizes, None), of_run, np.random.default_rng(0))
     assert pulls == [0.25]

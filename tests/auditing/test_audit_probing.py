@@ -10,7 +10,7 @@ from boxmend.auditing import probing
 from boxmend.auditing.audit import AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.probing import Findings, Planted, checked, plant
+from boxmend.auditing.probing import Findings, Planted, check_fixes, plant
 from boxmend.data.boxes import compute_iou
 from boxmend.data.joining import join
 from tests.auditing.audit_scenes import Noise, dataset_of, scene
@@ -61,7 +61,7 @@ def planted(**rows: list[int]) -> Planted:
 
 def test_a_wrong_label_is_right_if_it_is_the_one_from_before() -> None:
     # rows 1 and 2 of what is left are rows 2 and 3 of the original: labels 2 and 3
-    found = checked(
+    found = check_fixes(
         planted(WRONG_LABEL=[1, 2, 3]),
         table(
             fix(Kind.WRONG_LABEL, 1, label=2),
@@ -74,7 +74,7 @@ def test_a_wrong_label_is_right_if_it_is_the_one_from_before() -> None:
 
 
 def test_a_bad_box_is_right_if_it_comes_nearer() -> None:
-    found = checked(
+    found = check_fixes(
         planted(BAD_BOX=[0, 1, 2]),
         table(fix(Kind.BAD_BOX, 0, old=LESS, new=HALF), fix(Kind.BAD_BOX, 1, old=HALF, new=LESS)),
     )
@@ -82,7 +82,7 @@ def test_a_bad_box_is_right_if_it_comes_nearer() -> None:
 
 
 def test_of_a_duplicate_either_one_may_go() -> None:
-    found = checked(
+    found = check_fixes(
         planted(DUPLICATE=[3, 4]),
         table(fix(Kind.DUPLICATE, 3, kept=0), fix(Kind.DUPLICATE, 1, kept=4)),
     )
@@ -102,7 +102,7 @@ def test_of_a_duplicate_either_one_may_go() -> None:
 def test_a_missing_object_is_found_at_half_of_its_place_and_right_by_its_label(
     others: dict[str, Any], expected: Findings
 ) -> None:
-    found = checked(planted(), table(fix(Kind.MISSING, -1, old=NOTHING, **others)))
+    found = check_fixes(planted(), table(fix(Kind.MISSING, -1, old=NOTHING, **others)))
     assert found[Kind.MISSING] == expected
 
 

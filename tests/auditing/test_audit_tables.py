@@ -13,7 +13,7 @@ from boxmend.auditing.judging import AuditOpinion
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.missing import UnexplainedDetections
 from boxmend.auditing.presence import Presence
-from boxmend.auditing.tables import columns_of, fixes_of, joined, missing_of
+from boxmend.auditing.tables import columns_of, fixes_of, join_fixes, missing_of
 from boxmend.data.dataset import Dataset
 from tests.auditing.audit_scenes import dataset_of
 
@@ -54,7 +54,7 @@ def opinion(
 
 def fixes(one: AuditOpinion, kind: Kind) -> Fixes:
     evidence = Evidence(5, NONE, np.zeros(0), np.ones(3), np.ones(3), OTHERS, np.ones(3))
-    found = joined(fixes_of(dataset(), np.arange(3), one, evidence))
+    found = join_fixes(fixes_of(dataset(), np.arange(3), one, evidence))
     assert (found.kinds == kind).all()
     return found
 
@@ -132,4 +132,4 @@ def test_slivers_without_area_are_not_proposed() -> None:
 def test_the_surest_fixes_come_first_and_equals_by_name() -> None:
     found = fixes(opinion(p_label=(0.5, 0.9, 0.5)), Kind.WRONG_LABEL)
     turned = found.take(np.array([2, 0, 1]))
-    assert joined([turned]).ids == ["wrong-label:2", "wrong-label:1", "wrong-label:3"]
+    assert join_fixes([turned]).ids == ["wrong-label:2", "wrong-label:1", "wrong-label:3"]

@@ -99,7 +99,7 @@ def test_without_submitit_the_remedy_is_told(
         Submitit(tmp_path, 2, {}, is_local=False)
 
 
-def test_a_machine_without_slurm_is_told_so(
+def test_a_machine_without_slurm_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -112,8 +112,8 @@ def test_options_of_sbatch_reach_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(submitit.SlurmExecutor, "affinity", classmethod(lambda cls: 1))
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    told = {"partition": "gpu", "gpus": "1", "timeout-minutes": "60", "cpus": "8", "mem": "32G"}
-    executor = Submitit(tmp_path, 5, told, is_local=False)
+    options = {"partition": "gpu", "gpus": "1", "timeout-minutes": "60", "cpus": "8", "mem": "32G"}
+    executor = Submitit(tmp_path, 5, options, is_local=False)
     assert executor.outlives
     assert executor._executor.parameters == {
         "job_name": "boxmend",
@@ -135,7 +135,10 @@ def test_cells_run_as_jobs_and_one_that_fails_is_recorded(toys: Path, tmp_path: 
     (tmp_path / "voc320/cells/label40-box40-mend-0/run/foreign").touch()
     ended = run_grid(plan, Submitit(plan.root, 2, {}, is_local=True))
     assert ended.done == ["label40-box40-baseline-0"]
-    assert "the folder is not empty" in ended.failed["label40-box40-mend-0"]
+    assert (
+        "is not the folder of a run, and not empty (foreign)"
+        in ended.failed["label40-box40-mend-0"]
+    )
 
 
 @pytest.mark.slow

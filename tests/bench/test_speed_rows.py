@@ -105,13 +105,13 @@ def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_pass(tmp_path: Pa
     assert not training.recorder.pending
 
 
-def test_what_a_training_has_to_say_is_kept_once(tmp_path: Path) -> None:
+def test_a_message_of_trainings_is_kept_once(tmp_path: Path) -> None:
     factory = factory_in(tmp_path)
     Path(factory.dataset.images.paths[3]).write_bytes(b"no image")
     for _ in range(2):
         factory.steps("baseline", "64")
-    (told,) = factory.heard
-    assert "3.png" in told
+    (warning,) = factory.warnings
+    assert "3.png" in warning
 
 
 def test_detectors_are_alike_and_apart(tmp_path: Path) -> None:

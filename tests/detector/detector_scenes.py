@@ -48,7 +48,7 @@ def detector(name: str) -> Detector:
 
 
 def images(seed: int = 0) -> Tensor:
-    """Smooth images [3, 3, 96, 128] in 0..1, with rubbish where no image is."""
+    """Smooth images [3, 3, 96, 128] in 0..1, with invalid values outside of the images."""
     generator = torch.Generator().manual_seed(seed)
     coarse = torch.rand(len(SIZES), 3, 12, 16, generator=generator)
     smooth = F.interpolate(coarse, size=CANVAS, mode="bilinear")

@@ -1,4 +1,4 @@
-"""Boxes described by the backbone alone."""
+"""Features of boxes from the backbone."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ def test_a_box_is_cut_out_with_a_little_around_it_but_within_its_image(
 
 
 def test_pixels_beyond_the_image_have_no_effect(detector: Detector, images: torch.Tensor) -> None:
-    """Image 1 ends at row 64: what the canvas holds below makes no difference."""
+    """Image 1 ends at row 64: pixels of the canvas below have no effect."""
     box, owner = torch.tensor([[30.0, 40, 80, 64]]), torch.tensor([1])
     other = images.clone()
     other[1, :, 64:] = 255

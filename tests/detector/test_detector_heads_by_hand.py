@@ -14,8 +14,8 @@ SIZE = (64, 96)  # height and width of the one image
 BOX = [20.0, 20, 40, 60]  # centre (30, 40), 20 x 40
 
 
-def told_detector() -> Detector:
-    """A detector whose second stage says the same about every box: its biases, set by hand."""
+def constant_detector() -> Detector:
+    """Return a detector whose second stage gives the same output, its biases, for every box."""
     numbers = replace(DETECTORS["tiny"].numbers, is_class_agnostic=False)
     made = build("tiny", NUM_LABELS, numbers=numbers)
     predictor = made.network.roi_heads.box_predictor
@@ -41,7 +41,7 @@ def test_a_ramp_is_pooled_to_the_centres_of_the_bins() -> None:
 
 
 def test_scores_are_the_softmax_and_boxes_the_decoded_deltas_of_each_class() -> None:
-    made, sizes = told_detector(), torch.tensor([SIZE])
+    made, sizes = constant_detector(), torch.tensor([SIZE])
     features = made.features(torch.zeros(1, 3, *SIZE), sizes)
     with torch.no_grad():
         scores = made.score(features, torch.tensor([[BOX]]), sizes)
@@ -52,7 +52,7 @@ def test_scores_are_the_softmax_and_boxes_the_decoded_deltas_of_each_class() -> 
 
 
 def test_regressed_boxes_end_at_the_border_of_their_image() -> None:
-    made, sizes = told_detector(), torch.tensor([[45, 48]])  # smaller than the canvas
+    made, sizes = constant_detector(), torch.tensor([[45, 48]])  # smaller than the canvas
     features = made.features(torch.zeros(1, 3, *SIZE), sizes)
     with torch.no_grad():
         scores = made.score(features, torch.tensor([[BOX]]), sizes)

@@ -1,4 +1,4 @@
-"""Losses by hand; padding that holds NaN must not be felt, not even by gradients."""
+"""Losses by hand; padding with NaN must not affect losses or gradients."""
 
 import math
 

@@ -68,7 +68,7 @@ def test_class_targets_go_before_labels_and_soft_labels(
 ) -> None:
     logits = torch.tensor(LOGITS, requires_grad=True)
     losses = detector.roi_losses(output(logits), ROIS, targets(soft), WANTED)
-    # the background RoI, too, learns what it is told: halves of -log 3/5 and -log 1/5
+    # the background RoI, too, trains on its class target: halves of -log 3/5 and -log 1/5
     expected = (0.25 * LN2 + 0.75 * LN4 + 0.5 * math.log(5 / 3) + 0.5 * LN5) / 2
     torch.testing.assert_close(losses.classification, torch.tensor(expected))
     (gradient,) = torch.autograd.grad(losses.classification, logits)

@@ -159,8 +159,8 @@ def test_heads_are_recorded_only_if_they_are_unusual(tmp_path: Path) -> None:
     assert not {"box_heads", "classifiers", "has_spread"} & describe(made()).keys()
 
 
-@pytest.mark.parametrize("told", ["0", "99999999", "two", "", "-1"])
-def test_damaged_words_about_heads_are_refused(tmp_path: Path, told: str) -> None:
-    save(made(), tmp_path / "odd.safetensors", {"box_heads": told})
+@pytest.mark.parametrize("number", ["0", "99999999", "two", "", "-1"])
+def test_damaged_metadata_about_heads_is_refused(tmp_path: Path, number: str) -> None:
+    save(made(), tmp_path / "odd.safetensors", {"box_heads": number})
     with pytest.raises(DataError, match=r"odd\.safetensors: .* in its metadata is"):
         build("tiny", 2, tmp_path / "odd.safetensors")

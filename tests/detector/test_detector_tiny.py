@@ -1,4 +1,4 @@
-"""The weights that `tiny` starts from, and what a detector makes of them."""
+"""The weights that `tiny` starts from, and detectors with them."""
 
 from typing import Any
 

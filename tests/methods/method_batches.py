@@ -165,7 +165,7 @@ def noisy_evidence(rate: float, count: int = 3000, tau: float = 1.0) -> tuple[Te
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what would wait for the device."""
+    """Record operations that would wait for the device."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

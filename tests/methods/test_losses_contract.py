@@ -1,4 +1,4 @@
-"""What every method promises a training step, for all that `METHODS` names, on a tiny detector."""
+"""The contract of training steps, for every method in `METHODS`, on a tiny detector."""
 
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -24,7 +24,7 @@ from tests.methods.method_batches import WAITS, Watch, pad
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 NUM_LABELS, ROWS, STEPS, PASSES = 3, 7, 120, 12
-TOLD = Rates(label=0.4, box=0.4)
+KNOWN = Rates(label=0.4, box=0.4)
 LEDGER = ("verdict", "loss", "threshold", "confidence", "labels", "matched", "boxes", "is_kept")
 MOMENTS = (0, 15, 29, 30, 60, 100, 119)  # steps: all phases of all methods are among them
 
@@ -82,8 +82,8 @@ def work_on(detector: Detector, annotations: BatchAnnotations, step: int) -> Ste
     )
 
 
-def ready(name: str, step: int, rates: Rates = TOLD) -> tuple[Method, Detector]:
-    """A method that has seen the passes before a step, in one step of each."""
+def ready(name: str, step: int, rates: Rates = KNOWN) -> tuple[Method, Detector]:
+    """Return a method that has taken one step in each epoch before this step."""
     detector = detector_for(name)
     method = build_method(name, MethodInputs(ROWS, NUM_LABELS, rates))
     method.prepare(detector)
@@ -143,7 +143,7 @@ def test_the_ledger_has_a_row_for_every_annotation(name: str, step: int) -> None
 
 @pytest.mark.parametrize("step", [60, 119])
 def test_padding_changes_no_loss(name: str, step: int) -> None:
-    """Keys are drawn per candidate, so that more padding needs keys that agree on the rest."""
+    """Keys are drawn per candidate, so padding needs keys that agree on the other candidates."""
     annotations = batch()
     wider = pad(annotations, by=3)
     found = []
@@ -161,7 +161,7 @@ def test_padding_changes_no_loss(name: str, step: int) -> None:
 
 
 def _first(numbers: Tensor, shape: torch.Size) -> Tensor:
-    """The same number for a place, however many places there are."""
+    """Return numbers that depend on the position but not on the number of positions."""
     size = torch.Size(shape)[1:].numel()
     return numbers[:, :size].reshape(shape)
 
@@ -178,7 +178,7 @@ def test_images_without_objects_go_through(name: str, step: int) -> None:
 
 
 class Doubled(SingleProcess):
-    """Another process has as much of everything."""
+    """Simulate another process with the same counts."""
 
     def all_sum(self, tensor: Tensor, /) -> Tensor:
         return 2 * tensor
@@ -186,7 +186,7 @@ class Doubled(SingleProcess):
 
 @pytest.mark.parametrize("step", [0, 60, 119])
 def test_losses_are_divided_by_the_counts_of_all_processes(name: str, step: int) -> None:
-    """They add up over the processes to the mean of the whole batch."""
+    """The losses of all processes add up to the mean of the whole batch."""
     _, whole = take_step(name, step, batch())
     method, detector = ready(name, step)
     method.exchange = Doubled()
@@ -219,7 +219,7 @@ def test_very_small_boxes_give_finite_values(name: str, step: int, half: bool) -
     assert not any(value.isnan() for value in outcome.metrics.values())
 
 
-@pytest.mark.parametrize("rates", [TOLD, Rates()], ids=["told", "unknown"])
+@pytest.mark.parametrize("rates", [KNOWN, Rates()], ids=["known", "unknown"])
 @pytest.mark.parametrize("step", [0, 60, 119])
 def test_no_step_waits_for_the_device(name: str, step: int, rates: Rates) -> None:
     method, detector = ready(name, step, rates)
@@ -233,7 +233,7 @@ def test_no_step_waits_for_the_device(name: str, step: int, rates: Rates) -> Non
 
 def test_a_method_continues_exactly_from_its_state(name: str) -> None:
     first, detector = ready(name, 60)
-    second = build_method(name, MethodInputs(ROWS, NUM_LABELS, TOLD))
+    second = build_method(name, MethodInputs(ROWS, NUM_LABELS, KNOWN))
     second.prepare(detector)
     second.load_state_dict(first.state_dict())
     for step in (60, 61):

@@ -71,21 +71,23 @@ def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
     torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.0, 10, 32, 30]]]))
 
 
-@pytest.mark.parametrize("told", [0.2, 0.4])
-def test_edges_lie_at_their_expected_positions_given_box_and_vote(told: float) -> None:
+@pytest.mark.parametrize("box_noise", [0.2, 0.4])
+def test_edges_lie_at_their_expected_positions_given_box_and_vote(box_noise: float) -> None:
     vote = torch.tensor([14.0, 10, 34, 30])  # all agree on it
     scores = table([FIRST, FIRST], [vote.tolist()] * 2)
     scorer = TableScorer(scores, scores)
     annotations, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
-    outcome = made(Rates(box=told), num_proposals=1).refine(annotations, proposals, scorer, LATER)
+    outcome = made(Rates(box=box_noise), num_proposals=1).refine(
+        annotations, proposals, scorer, LATER
+    )
     expected = equations.expected_boxes(
-        torch.tensor(BOX), vote, told, equations.box_noise.BOX_NOISE.typical_error_sides
+        torch.tensor(BOX), vote, box_noise, equations.box_noise.BOX_NOISE.typical_error_sides
     )
     torch.testing.assert_close(outcome.boxes, expected[None, None])
     assert 10 < float(outcome.boxes[0, 0, 0]) < 14
     shares = made(
-        Rates(box=told), num_proposals=1, raw_box_share=0.25
-    )  # a share that is told goes before
+        Rates(box=box_noise), num_proposals=1, raw_box_share=0.25
+    )  # a share from the settings has priority
     blended = shares.refine(annotations, proposals, scorer, LATER)
     torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
@@ -145,7 +147,7 @@ def test_boxes_are_unchanged_until_their_noise_is_estimated() -> None:
 
 
 def noisy_boxes(is_warm_up: bool, **settings: Any) -> Outcome:
-    """A box on the left border, of which nobody says anything; keep is .5 at a noise of .2."""
+    """A box on the left border without voters; keep is 0.5 at a noise of 0.2."""
     method = made(Rates(label=0.0, box=0.2), num_proposals=1, **settings)
     scorer = TableScorer(table([FIRST] * 2, [[60.0, 60, 70, 70]] * 2))
     annotations = one_image([[0.0, 10, 40, 30]], [1])

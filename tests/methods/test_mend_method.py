@@ -1,4 +1,4 @@
-"""The changed method against numbers worked out by hand; C = 3, T has 0.7 and 0.15."""
+"""The mend method against hand-computed numbers; C = 3, T has 0.7 and 0.15."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Objects that nobody annotated: which proposals are taken for some; they teach nothing."""
+"""Missing annotations: which proposals count as unannotated objects, which training ignores."""
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ OFFERED = [
 
 
 def scorer(own: list[float] = SURE) -> TableScorer:
-    """The annotation's own scores, and those of the proposals."""
+    """Return the scores of the annotation and those of the proposals."""
     chances, boxes = [own, *(one for one, _ in OFFERED)], [BOX, *(one for _, one in OFFERED)]
     return TableScorer(table(chances, boxes))
 
@@ -56,14 +56,14 @@ def scorer(own: list[float] = SURE) -> TableScorer:
 def refined(
     progress: TrainingProgress = LATER, rates: Rates | None = None, **settings: float
 ) -> Outcome:
-    told = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
-    method = Mend(4, 3, told, rates or Rates(label=0.2, box=0.2))
+    chosen = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
+    method = Mend(4, 3, chosen, rates or Rates(label=0.2, box=0.2))
     proposals = proposals_of([box for _, box in OFFERED], [0.9] * len(OFFERED))
     return method.refine(one_image([BOX], [1]), proposals, scorer(), progress)
 
 
 def ignored_boxes(targets: Targets) -> list[list[float]]:
-    """The boxes of the rows that teach nothing."""
+    """Return the boxes of the ignored rows."""
     found: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
     return found
 

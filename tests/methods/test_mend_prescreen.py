@@ -1,4 +1,4 @@
-"""What `mend` makes of a first look, against numbers worked out by hand; C = 3."""
+"""How `mend` uses a prescreen, against hand-computed numbers; C = 3."""
 
 from dataclasses import replace
 
@@ -37,8 +37,8 @@ def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResu
     chance = torch.where(rows % 4 == 1, surest, sure)
     is_missed = torch.rand(NUMBER, generator=generator) > chance
     is_missed[0] = False
-    told = torch.where(is_missed, right + 1 + rows // 7 % 2, right) % 3
-    p = ((1 - chance) / 2)[:, None].repeat(1, 3).scatter(1, told[:, None], chance[:, None])
+    seen_labels = torch.where(is_missed, right + 1 + rows // 7 % 2, right) % 3
+    p = ((1 - chance) / 2)[:, None].repeat(1, 3).scatter(1, seen_labels[:, None], chance[:, None])
     model = NoiseModel(0.3, 1.0, symmetric_transition(0.3, 3), is_full=False)
     return labels, PrescreenResult(p, model, 0.01)
 
@@ -81,7 +81,7 @@ def test_the_rate_of_the_prescreen_is_reported_without_correction() -> None:
     annotations = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
     method.refine(annotations, NOTHING, TableScorer(table([FIRST] * 4)), WARM_UP)
     figures = method.end_epoch(0, is_warm_up=False)
-    assert figures["label_noise"] == 0.3  # nothing is added for what is learnt by heart
+    assert figures["label_noise"] == 0.3  # no correction for memorised labels
     assert figures["label_noise_low"] < 0.3 < figures["label_noise_high"]
     torch.testing.assert_close(method.estimator.state["transition"], symmetric_transition(0.3, 3))
 
@@ -154,7 +154,7 @@ def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
 
 
 def test_annotations_without_a_prescreen_are_judged_by_the_detector() -> None:
-    """Row 0 was looked at, row 1 not: of that the detector's p alone is the evidence."""
+    """Row 0 has a prescreen; for row 1, the p of the detector is the only evidence."""
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
     labels, look = seen()
     method.estimator.prescreen(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
@@ -195,7 +195,7 @@ def test_a_high_noise_rate_requests_a_prescreen(
 
 @pytest.mark.parametrize("number", [NUMBER, 499])
 def test_a_prescreen_of_features_finds_most_wrong_labels(number: int) -> None:
-    """Three clusters, three of ten labels wrong: told in the figures, and seen in the prior."""
+    """Three clusters, three of ten labels wrong: the figures and the prior show it."""
     generator = torch.Generator().manual_seed(1)
     truth = torch.randint(3, (NUMBER,), generator=generator)
     is_wrong = torch.rand(NUMBER, generator=generator) < 0.3

@@ -1,4 +1,4 @@
-"""What every method that only changes targets promises, on random batches."""
+"""The contract of all methods that only change targets, on random batches."""
 
 import pytest
 import torch
@@ -50,7 +50,7 @@ def fresh(name: str, num_labels: int, rates: Rates = Rates()) -> Mend | PaperMet
 
 
 def made(name: str) -> Mend | PaperMethod:
-    """A method past its first steps, so that it has something to judge by."""
+    """Return a method after its first steps, so that it can judge labels."""
     method = fresh(name, NUM_LABELS, RATES)
     for seed in range(12):  # the queue then has its 76 losses
         method.refine(*random_batch(seed), WaveScorer(), LATER)
@@ -164,7 +164,7 @@ def test_a_method_resumes_from_its_state(name: str) -> None:
 
 
 def test_a_state_from_the_end_of_an_epoch_gives_its_estimates() -> None:
-    """No step comes between: the end of a pass after warm-up is no longer one of warm-up."""
+    """Without a step in between, the end of an epoch after warm-up is not in warm-up."""
     for name in ("mend", "mend-paper"):
         first, second = (build(name, MethodInputs(ROWS, NUM_LABELS)) for _ in range(2))
         for seed in range(3):

@@ -1,4 +1,4 @@
-"""Estimates at the end of a pass: rates found again, known ones held fixed, boxes switched off."""
+"""Estimates at the end of an epoch: recovered rates, fixed known rates, disabled box repair."""
 
 import math
 
@@ -41,16 +41,16 @@ def test_uninformative_evidence_keeps_tau_at_one() -> None:
 
 
 def test_a_reported_estimate_is_corrected_for_memorised_labels() -> None:
-    told = Estimate(0.33, 0.3, 0.36).figures("label_noise")
-    assert told["label_noise"] == pytest.approx(0.33 / (1 - ESTIMATION.memorised_share))
-    assert told["label_noise_low"] == 0.3
-    assert told["label_noise_high"] == pytest.approx(0.36 / (1 - ESTIMATION.max_memorised_share))
+    figures = Estimate(0.33, 0.3, 0.36).figures("label_noise")
+    assert figures["label_noise"] == pytest.approx(0.33 / (1 - ESTIMATION.memorised_share))
+    assert figures["label_noise_low"] == 0.3
+    assert figures["label_noise_high"] == pytest.approx(0.36 / (1 - ESTIMATION.max_memorised_share))
     assert Estimate(0.95, 0.9, 0.95).figures("x") == {"x": 1.0, "x_low": 0.9, "x_high": 1.0}
 
 
 def test_predictions_that_have_not_seen_the_labels_need_no_correction() -> None:
-    told = Estimate(0.33, 0.3, 0.36).figures("x", is_memorised=False)
-    assert told == {"x": 0.33, "x_low": 0.3, "x_high": 0.36}
+    figures = Estimate(0.33, 0.3, 0.36).figures("x", is_memorised=False)
+    assert figures == {"x": 0.33, "x_low": 0.3, "x_high": 0.36}
     assert Estimate(0.0, 0.0, 0.0).figures("x") == {"x": 0.0, "x_low": 0.0, "x_high": 0.0}
 
 
@@ -143,7 +143,7 @@ def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> Bat
 
 
 def nothing_new() -> tuple[Proposals, Fixed]:
-    """No proposals, and scores of the annotated boxes that say nothing."""
+    """No proposals, and uniform scores of the annotated boxes."""
     chances, boxes = torch.full((600, 2, 4), 0.25), torch.zeros(600, 2, 3, 4)
     none = torch.zeros(600, 1).bool()
     proposals = Proposals(torch.zeros(600, 1, 4), torch.zeros(600, 1), none, none[:, 0])
@@ -161,14 +161,17 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     assert figures["box_noise_low"] <= 0.4 <= figures["box_noise_high"]
     assert figures["keep"] == pytest.approx(0.4)  # the least
     state = method.state_dict()
-    assert float(state["noise"]) == pytest.approx(figures["box_noise"])  # as told, not measured
+    # the reported value, not the measured one
+    assert float(state["noise"]) == pytest.approx(figures["box_noise"])
     assert float(state["alpha"]) == pytest.approx(min(figures["box_noise"], 0.4))
-    assert not state["residuals"].any()  # the next pass starts anew
+    assert not state["residuals"].any()  # the next epoch starts from zero
 
 
-@pytest.mark.parametrize("told", [None, 0.2])
-def test_a_state_with_fewer_numbers_determines_the_repair_of_boxes(told: float | None) -> None:
-    method, other = (Mend(600, 3, MendSettings(num_proposals=1), Rates(box=told)) for _ in range(2))
+@pytest.mark.parametrize("box_noise", [None, 0.2])
+def test_a_state_with_fewer_numbers_determines_the_repair_of_boxes(box_noise: float | None) -> None:
+    method, other = (
+        Mend(600, 3, MendSettings(num_proposals=1), Rates(box=box_noise)) for _ in range(2)
+    )
     one_pass(method, noise=0.4, error=0.04)
     method.end_epoch(0, is_warm_up=False)
     state = method.state_dict()
@@ -218,7 +221,7 @@ def test_repair_of_clean_boxes_is_disabled() -> None:
 
 def test_the_label_rate_is_estimated_from_the_memory() -> None:
     evidence, labels = noisy_evidence(0.4)
-    for known, rate, told in (
+    for known, rate, expected in (
         (None, 0.4, 0.4 / (1 - ESTIMATION.memorised_share)),
         (0.25, 0.25, 0.25),
     ):
@@ -227,7 +230,7 @@ def test_the_label_rate_is_estimated_from_the_memory() -> None:
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
         method.load_state_dict(state)
         figures = method.end_epoch(0, is_warm_up=False)
-        assert figures["label_noise"] == pytest.approx(told, abs=0.04)
+        assert figures["label_noise"] == pytest.approx(expected, abs=0.04)
         assert method.estimator.rate == pytest.approx(rate, abs=0.04)
         assert math.isclose(figures["tau"], float(method.state_dict()["tau"]))
         diagonal = method.state_dict()["transition"].diagonal()

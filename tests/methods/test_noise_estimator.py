@@ -1,4 +1,4 @@
-"""What the watch concludes once a pass: from when on, how surely, and how it is told."""
+"""The estimates of NoiseEstimator after each epoch: when they start, their bounds, their report."""
 
 from typing import Any
 
@@ -35,10 +35,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 BOX = [10.0, 10, 30, 30]
 
 
-def watching(
+def make_estimator(
     state: dict[str, Any] | None = None, num_annotations: int = 4, num_labels: int = 4
 ) -> NoiseEstimator:
-    """A watch that knows no rate, with some of its state set."""
+    """Return an estimator without known rates, with some of its state set."""
     watch = NoiseEstimator(num_annotations, num_labels, MendSettings(), Rates())
     watch.load_state_dict({**watch.state_dict(), **(state or {})})
     return watch
@@ -50,8 +50,8 @@ def interval(low: float, high: float) -> torch.Tensor:
 
 def test_an_eighth_of_the_errors_counts_as_memorised_and_at_most_a_fifth() -> None:
     # 0.33 / 0.88 and 0.36 / 0.8
-    told = Estimate(0.33, 0.3, 0.36).figures("x")
-    assert told == {"x": pytest.approx(0.375), "x_low": 0.3, "x_high": pytest.approx(0.45)}
+    figures = Estimate(0.33, 0.3, 0.36).figures("x")
+    assert figures == {"x": pytest.approx(0.375), "x_low": 0.3, "x_high": pytest.approx(0.45)}
 
 
 @pytest.mark.parametrize(("measured", "known"), [(0.0175, 0.0), (0.0177, 0.0177 / 0.88)])
@@ -60,7 +60,7 @@ def test_an_estimate_below_two_percent_counts_as_no_noise(
     name: str, measured: float, known: float
 ) -> None:
     rate = {"label": "rate", "box": "box_noise"}[name]
-    watch = watching({rate: measured, f"{name}_bounds": interval(0.01, 0.03)})
+    watch = make_estimator({rate: measured, f"{name}_bounds": interval(0.01, 0.03)})
     rates = watch.known_rates()._asdict()
     assert rates[name] == pytest.approx(known)
     assert rates["box" if name == "label" else "label"] is None  # not measured
@@ -74,7 +74,7 @@ def test_estimates_are_used_from_the_third_epoch_unless_it_is_warm_up(
 ) -> None:
     evidence, labels = noisy_evidence(0.2, count=600)
     bounds = {f"{name}_bounds": interval(0.45, 0.55) for name in ("label", "box")}
-    watch = watching({"rate": 0.5, "box_noise": 0.5, **bounds}, len(labels))
+    watch = make_estimator({"rate": 0.5, "box_noise": 0.5, **bounds}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
     watch.end_epoch(epoch, is_warm_up)  # labels look less noisy now, and no box was compared
@@ -86,7 +86,7 @@ def test_estimates_are_used_from_the_third_epoch_unless_it_is_warm_up(
 
 def test_a_higher_estimate_replaces_the_old_one_with_its_bounds() -> None:
     evidence, labels = noisy_evidence(0.4, count=600)
-    watch = watching({"rate": 0.2, "label_bounds": interval(0.15, 0.25)}, len(labels))
+    watch = make_estimator({"rate": 0.2, "label_bounds": interval(0.15, 0.25)}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
     watch.end_epoch(5, False)
@@ -114,7 +114,7 @@ def test_a_prescreen_counts_if_it_is_certain_enough(
     labels = torch.arange(30) % 3
     p = torch.full((30, 3), (1 - chance) / 2).scatter(1, labels[:, None], chance)
     look = PrescreenResult(p, NoiseModel(rate, 1.0, symmetric_transition(rate, 3), False), 0.01)
-    watch = watching(None, 30, 3)
+    watch = make_estimator(None, 30, 3)
     figures = watch.prescreen(torch.arange(30), labels, look)
     assert bool(figures) == (watch.prior is not None) == is_heard
 
@@ -148,7 +148,7 @@ def test_the_bounds_of_a_full_matrix_are_as_wide_as_those_of_one_rate_and_around
 
 
 def mending(keep: float, noise: float, error: float) -> dict[str, float]:
-    """How boxes are mended after these estimates."""
+    """Return how boxes are repaired after these estimates."""
     method = Mend(4, 3)
     estimate = {"box_noise": noise, "error": error, "box_bounds": interval(noise / 2, 0.6)}
     method.load_state_dict({**method.state_dict(), **estimate, "keep": torch.tensor(keep)})
@@ -158,7 +158,7 @@ def mending(keep: float, noise: float, error: float) -> dict[str, float]:
 
 def test_edges_are_expected_by_the_noise_and_the_error_that_were_measured() -> None:
     found = mending(keep=0.5, noise=0.264, error=0.09)
-    # told is 0.264 / 0.88 = 0.3
+    # the reported rate is 0.264 / 0.88 = 0.3
     assert found == pytest.approx({"keep": 0.5, "alpha": 0.3, "noise": 0.3, "vote_error": 0.09})
     assert mending(keep=0.5, noise=0.264, error=0.0)["vote_error"] == pytest.approx(
         BOX_NOISE.typical_error_sides
@@ -198,7 +198,7 @@ def test_an_estimate_falls_only_in_warm_up(is_warm_up: bool) -> None:
 
 def test_counts_of_an_epoch_are_reset_after_it() -> None:
     counted = {"residuals": torch.ones(NUM_BINS), "pull": torch.tensor([1.0, 2.0])}
-    watch = watching(counted)
+    watch = make_estimator(counted)
     watch.end_epoch(0, is_warm_up=False)
     assert not any(watch.state[name].any() for name in counted)
 
@@ -220,7 +220,7 @@ def test_a_state_with_another_queue_is_refused() -> None:
 
 
 def test_steps_change_the_state_in_place() -> None:
-    """A recorded step has addresses."""
+    """A recorded step keeps memory addresses."""
     annotations, proposals = random_batch(4)
     method = Mend(15, 3)
     places = [(state, dict(state)) for state in (method.estimator.state, method._state)]

@@ -1,8 +1,8 @@
 """Audit: what is wrong with annotations, how sure that is, and how to mend it.
 
 The evidence comes from the detections of any detector, or from a training run. Errors that are
-planted in memory tell what the evidence says of wrong annotations, and so how probable it is that
-one is wrong and that its fix is right. No PyTorch here.
+planted in memory show what the evidence of wrong annotations looks like. From this follows how
+probable it is that an annotation is wrong and that its fix is right. No PyTorch here.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from boxmend.auditing.ordering import (
     sort_by_confidence,
 )
 from boxmend.auditing.probing import PROBE
-from boxmend.auditing.tables import LISTING, columns_of, fixes_of, joined, missing_of
+from boxmend.auditing.tables import LISTING, columns_of, fixes_of, join_fixes, missing_of
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows, Singles
 from boxmend.errors import DataError, UsageError
@@ -80,7 +80,7 @@ class Audit:
     num_not_looked_at: int
     """Annotations in images of which there is no detection."""
     probe: Mapping[Kind, probing.Findings] | None = None
-    """What became of planted errors; None where none were planted."""
+    """How many planted errors were found; None if none were planted."""
 
 
 def audit(
@@ -95,7 +95,7 @@ def audit(
     found = audit_without_probe(dataset, predictions)
     if not settings.probe:
         return found
-    return replace(found, probe=_probed(dataset, predictions, found, settings.probe))
+    return replace(found, probe=_run_probe(dataset, predictions, found, settings.probe))
 
 
 def audit_without_probe(dataset: Dataset, predictions: DetectionColumns) -> Audit:
@@ -103,13 +103,13 @@ def audit_without_probe(dataset: Dataset, predictions: DetectionColumns) -> Audi
     if not len(predictions.labels):
         raise DataError("there is no detection in the predictions; nothing can be concluded")
     parts = [_part(dataset, predictions, group) for group in list_groups(dataset)]
-    return assembled(dataset, parts)
+    return join_parts(dataset, parts)
 
 
-def _probed(
+def _run_probe(
     dataset: Dataset, predictions: DetectionColumns, first: Audit, share: float
 ) -> dict[Kind, probing.Findings]:
-    """Plant errors, audit, and count what was found; see `probing`."""
+    """Plant errors, audit, and count the errors found; see `probing`."""
     random = np.random.default_rng(SEED)
     counts = {kind: np.zeros(3, np.int64) for kind in Kind}
     is_fine = ~np.isnan(first.p_wrong[Kind.WRONG_LABEL])
@@ -124,7 +124,9 @@ def _probed(
         return {}
     for _ in range(probing.rounds_of(share, int(is_fine.sum()))):
         planted = probing.plant(dataset, is_fine, share, random)
-        found = probing.checked(planted, audit_without_probe(planted.dataset, predictions).fixes)
+        found = probing.check_fixes(
+            planted, audit_without_probe(planted.dataset, predictions).fixes
+        )
         for kind, one in found.items():
             counts[kind] += (one.planted, one.found, one.right)
     return {kind: probing.Findings(*one.tolist()) for kind, one in counts.items()}
@@ -157,21 +159,21 @@ class DatasetPart:
     num_not_looked_at: int
 
 
-def assembled(dataset: Dataset, parts: list[DatasetPart]) -> Audit:
-    """Put the parts together."""
+def join_parts(dataset: Dataset, parts: list[DatasetPart]) -> Audit:
+    """Join the audits of the parts into one."""
     kinds = [kind for kind in Kind if kind != Kind.MISSING]
     p_wrong: dict[Kind, Floats] = {kind: np.full(len(dataset), np.nan) for kind in kinds}
     for part in parts:
         for kind, column in columns_of(part.opinion).items():
             p_wrong[kind][part.rows] = column
-    missing = joined([part.missing for part in parts])
+    missing = join_fixes([part.missing for part in parts])
     listed = [one for part in parts for one in part.fixes]
     listed.append(missing.take(missing.p_wrong >= LISTING.min_p_wrong))
     weights = np.array([max(len(part.rows), 1) for part in parts], np.float64)
     rates = [part.opinion.rates() for part in parts]
     models = [part.opinion.box_model for part in parts]
     return Audit(
-        fixes=joined(listed),
+        fixes=join_fixes(listed),
         p_wrong=p_wrong,
         missing=missing,
         rates={name: _mean([one[name] for one in rates], weights) for name in rates[0]},
@@ -184,7 +186,7 @@ def assembled(dataset: Dataset, parts: list[DatasetPart]) -> Audit:
 def _part(dataset: Dataset, predictions: DetectionColumns, group: int) -> DatasetPart:
     """Audit one dataset by the detections in its images."""
     own = normalise_order(dataset, group)
-    detected = _detected(predictions, own)
+    detected = _select_detections(predictions, own)
     is_seen = np.zeros(len(own.dataset.images), np.bool_)
     is_seen[detected.image_rows] = True
     if (~is_seen).sum() <= MAX_BLANK_SHARE * len(is_seen):
@@ -204,8 +206,8 @@ def _part(dataset: Dataset, predictions: DetectionColumns, group: int) -> Datase
     )
 
 
-def _detected(predictions: DetectionColumns, own: SourceView) -> Detected:
-    """Detections in the images of a dataset, by its own labels, in an order of their content."""
+def _select_detections(predictions: DetectionColumns, own: SourceView) -> Detected:
+    """Return the detections in the images of a source, by its labels, sorted by confidence."""
     image_rows = own.image_places[predictions.image_rows]
     labels = own.label_places[predictions.labels]
     known = np.flatnonzero((image_rows != UNKNOWN) & (labels != UNKNOWN))

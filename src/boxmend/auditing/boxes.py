@@ -96,9 +96,9 @@ class BoxOpinion:
 
 
 def true_sides(annotated: Floats, detected: Floats, trust: float) -> Floats:
-    """The sides of the true boxes as far as can be told, for each of the four edges [n, 4].
+    """Return the estimated sides of the true boxes, for each of the four edges [n, 4].
 
-    A mean of both in logarithms; `trust` is the share of the annotated ones.
+    It is a geometric mean of both boxes; `trust` is the weight of the annotated one.
     """
     return _sides(annotated) ** trust * _sides(detected) ** (1 - trust)
 
@@ -121,21 +121,21 @@ def is_free(detected: Floats, sizes: Floats) -> Mask:
     return free
 
 
-def straightened(
+def remove_habits(
     annotated: Floats, detected: Floats, sides: Floats, is_counted: Mask, pull: float
 ) -> Floats:
-    """Detected boxes as they would be without their habits, [n, 4].
+    """Return detected boxes [n, 4] without the systematic errors of the detector.
 
-    A detection that was chosen by its overlap with the annotated box follows that by the share
-    `pull`. And a detector may draw boxes narrow or wide: annotators err to both sides, so the
-    middle of the residuals is the detector's.
+    A detection that was chosen by its overlap with the annotated box follows that box by the
+    share `pull`. A detector may also draw boxes too narrow or too wide. Annotators err to both
+    sides, so the median of the residuals is the error of the detector.
     """
     found = residuals(annotated, detected, sides) / (1 - pull)
     middle = [
         np.median(found[is_counted[:, k], k]) if is_counted[:, k].any() else 0.0 for k in range(4)
     ]
     straight = annotated - (found - np.array(middle)) * sides
-    return _ordered(straight)
+    return _order_edges(straight)
 
 
 def pull_of(shifts: Floats, answers: Floats) -> float:
@@ -151,19 +151,19 @@ def pull_of(shifts: Floats, answers: Floats) -> float:
     return min(max(float((shifts * followed).sum()) / total, 0.0), SHARED.max_pull)
 
 
-def fitted(
+def fit_box_model(
     annotated: Floats, detected: Floats, sizes: Floats, confidences: Floats, pull: float
 ) -> tuple[BoxModel, Floats]:
-    """Fit the model to boxes [n, 4] in images of these sizes [n, 2]; also gives detected boxes
-    without their habits.
+    """Fit the model to boxes [n, 4] in images of these sizes [n, 2].
 
-    Twice: the first model tells how far either side is to be trusted as a measure.
+    Returns the model and the detected boxes without systematic errors. It fits twice: the first
+    model shows how precise the annotated and the detected sides are.
     """
     is_counted = is_free(detected, sizes)
     trust = 0.25
     for _ in range(2):
         sides = true_sides(annotated, detected, trust)
-        straight = straightened(annotated, detected, sides, is_counted, pull)
+        straight = remove_habits(annotated, detected, sides, is_counted, pull)
         found = residuals(annotated, straight, true_sides(annotated, straight, trust))
         model = replace(fit_boxes(found, is_counted, confidences), trust=trust)
         trust = model.precision / 2
@@ -220,14 +220,14 @@ def spoilt_share(noise: float) -> float:
     return float((compute_iou(square, spoilt) < GOOD_IOU).mean())
 
 
-def tempered(
+def temper_model(
     model: BoxModel, annotated: Floats, detected: Floats, confidences: Floats, sizes: Floats
 ) -> BoxModel:
-    """The model with errors of the detector so wide that what it says adds up, [n, 4] each.
+    """Return the model with wider errors of the detector, until its probabilities add up.
 
-    Over all boxes, the mean probability of being bad has to be the share that the noise makes
-    bad. Where boxes are seen worse than the model has it, it says more, and is too sure of where
-    the true ones are.
+    Over all boxes [n, 4], the mean probability of being bad must be the share that the noise
+    makes bad. If detections are less precise than the model assumes, the mean is larger, and the
+    model is too sure of the true boxes.
     """
     rows = np.unique(np.linspace(0, len(annotated) - 1, BOXES.max_tempering_boxes).astype(np.int64))
     if not len(annotated) or model.noise <= BOXES.min_noise_sides:
@@ -257,16 +257,16 @@ def judge_boxes(
     chunk = BOXES.boxes_per_chunk
     portions = np.split(np.arange(len(annotated)), range(chunk, len(annotated), chunk))
 
-    def judged(rows: Rows) -> tuple[Floats, Floats, Floats, Floats]:
-        return _judged(model, annotated[rows], detected[rows], strata[rows], limits[rows])
+    def judge_rows(rows: Rows) -> tuple[Floats, Floats, Floats, Floats]:
+        return _judge_chunk(model, annotated[rows], detected[rows], strata[rows], limits[rows])
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, BOXES.max_threads)) as threads:
-        parts = list(threads.map(judged, portions))
+        parts = list(threads.map(judge_rows, portions))
     p_bad, boxes, p_fix, iou_gain = (np.concatenate(one) for one in zip(*parts, strict=True))
     return BoxOpinion(p_bad, boxes, p_fix, iou_gain)
 
 
-def _judged(
+def _judge_chunk(
     model: BoxModel, annotated: Floats, detected: Floats, strata: Rows, limits: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     truths = _truths(model, annotated, detected, strata)  # [n, samples, 4]
@@ -357,6 +357,6 @@ def _sides(boxes: Floats) -> Floats:
     return np.concatenate([sides, sides], axis=1)
 
 
-def _ordered(boxes: Floats) -> Floats:
-    """Boxes whose far edges are not before their near ones."""
+def _order_edges(boxes: Floats) -> Floats:
+    """Return boxes whose right and bottom edges are not before the left and top ones."""
     return np.concatenate([boxes[..., :2], np.maximum(boxes[..., 2:], boxes[..., :2])], axis=-1)

@@ -53,7 +53,7 @@ class Share:
         return Share(middle, middle, middle)
 
     def less_certain(self, margin: float) -> "Share":
-        """The same with bounds that allow for a share that cannot be told from none."""
+        """Return the share with wider bounds: a share up to `margin` looks like none."""
         return Share(self.value, max(self.low - margin, 0.0), min(self.high + margin / 2, 1.0))
 
     def times(self, factor: float) -> "Share":
@@ -103,7 +103,7 @@ class WeightedSample:
 
 
 def sample(suspicions: Floats, weights: Floats | None = None) -> WeightedSample:
-    """A sample; all weigh 1 where nothing else is said."""
+    """Return a sample; all weights are 1 by default."""
     return WeightedSample(suspicions, np.ones(len(suspicions)) if weights is None else weights)
 
 

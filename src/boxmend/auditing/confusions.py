@@ -8,10 +8,10 @@ o the evidence for c and s that for y, at the rate
     K(y, c) (1 - o)^a (s + e)^b ..
 
 where a, b and the rest are common to all pairs and fitted where the detector hesitates, and K is a
-factor of the pair. So confident contradictions speak for wrong labels, hesitant ones for a detector
-that confuses the pair, and wrong labels that concentrate in a pair are evidence for that pair.
-All is fitted by expectation maximisation; rates T of pairs have a common distribution over a grid
-that is estimated, too, so uniform noise and noise in a few pairs are both found.
+factor of the pair. So confident contradictions are evidence of wrong labels, hesitant ones of a
+detector that confuses the pair, and wrong labels that concentrate in a pair are evidence for that
+pair. All is fitted by expectation maximisation; rates T of pairs have a common distribution over a
+grid that is estimated, too, so uniform noise and noise in a few pairs are both found.
 """
 
 from dataclasses import dataclass, replace

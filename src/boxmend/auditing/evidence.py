@@ -65,10 +65,10 @@ class Detected:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What speaks for the classes, the presence and the place of annotations, row by row."""
+    """The evidence for the classes, the presence and the place of annotations, row by row."""
 
     num_labels: int
-    keys: Rows  # [k] row * num_labels + label, ascending, of classes that something speaks for
+    keys: Rows  # [k] row * num_labels + label, ascending, of classes with any evidence
     values: Floats  # [k] how much
     rest: Floats  # [n] for every other class
     support: Floats  # [n] from 0 to 1: that there is an object, whatever its class
@@ -80,18 +80,18 @@ class Evidence:
         return len(self.rest)
 
     def of(self, rows: Rows, labels: Rows) -> Floats:
-        """How much speaks for these labels of these rows."""
+        """Return the evidence for these labels of these rows."""
         wanted = rows * self.num_labels + labels
         places = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         if not len(self.keys):
             return self.rest[rows].copy()
         found: Floats = np.where(
             self.keys[places] == wanted, self.values[places], 0.0
-        )  # the rest speaks for all alike
+        )  # the rest counts for every class
         return found + self.rest[rows]
 
     def best_other(self, rows: Rows, labels: Rows) -> tuple[Floats, Rows]:
-        """The class that most speaks for, other than these labels; NONE where none is seen."""
+        """Return the most evidence for a class other than these labels, and the class or NONE."""
         first, first_values, second, second_values = self._leaders()
         is_first = first[rows] != labels
         best = np.where(is_first, first[rows], second[rows])
@@ -99,7 +99,7 @@ class Evidence:
         return values + self.rest[rows], best
 
     def _leaders(self) -> tuple[Rows, Floats, Rows, Floats]:
-        """The two classes with most evidence of every row."""
+        """Return the two classes with most evidence of every row."""
         rows, labels = np.divmod(self.keys, self.num_labels)
         values, places = largest_by(rows, self.values, len(self))
         is_left = np.ones(len(self.keys), np.bool_)
@@ -112,18 +112,18 @@ class Evidence:
 
 
 def suspicion(evidence: Evidence, rows: Rows, labels: Rows) -> tuple[Floats, Rows]:
-    """How much more speaks for another class than for these labels, in logarithms; and which."""
+    """Return the log ratio of the evidence for the best other class, and that class."""
     others, best = evidence.best_other(rows, labels)
     return np.log(others) - np.log(evidence.of(rows, labels)), best
 
 
 def gather_evidence(objects: Objects, rivals: Objects, detected: Detected) -> Evidence:
-    """Gather what detections say of objects.
+    """Gather the evidence of detections for objects.
 
-    A detection speaks for an object as far as it is confident, lies on it, and does not fit one of
-    the `rivals` better; these are the annotations themselves where `objects` are. For a class it
-    speaks by the fitness of centre matching (Eq. 15), as a badly placed box may have a right label;
-    for presence and place by its overlap.
+    A detection counts more the more confident it is and the more it overlaps an object, and less
+    if it fits one of the `rivals` better. If `objects` are annotations, they are also the rivals.
+    The evidence for a class uses the fitness of centre matching (Eq. 15), since a badly placed box
+    may have a right label; the evidence for presence and place uses the overlap.
     """
     pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
     if rivals is objects:

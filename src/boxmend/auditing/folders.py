@@ -1,10 +1,10 @@
 """An audit on disk: from addresses and files to a run's folder with its table of fixes.
 
     RUN/fixes.parquet   the fixes
-    RUN/audit.json      rates, counts, what became of planted errors, what is to be said
+    RUN/audit.json      rates, counts, the planted errors that were found, and notes
 
-An audit of predictions makes a folder of its own, finished at once; one of a training run adds
-both files to the folder of that run.
+An audit of predictions makes its own folder; an audit of a training run adds both files to the
+folder of that run.
 """
 
 import platform
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from boxmend import __version__
-from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, assembled, audit
+from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, audit, join_parts
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import objects_at
 from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
@@ -49,15 +49,15 @@ class AuditFolder:
     notes: tuple[str, ...]  # for the user; see `notes.warning`
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data, as in audit.json."""
+        """Return plain data, as in audit.json."""
         found = self.audit
         return {
             "evidence": self.source,
             "annotations": len(self.dataset),
             "judged": found.num_judged,
             "not_looked_at": found.num_not_looked_at,
-            "rates": {name: _told(share) for name, share in found.rates.items()},
-            "box_noise": _told(found.box_noise),
+            "rates": {name: _round_share(share) for name, share in found.rates.items()},
+            "box_noise": _round_share(found.box_noise),
             "fixes": {kind.words: _counts(found.fixes, kind) for kind in Kind},
             "probe": None
             if found.probe is None
@@ -108,10 +108,10 @@ def audit_predictions(
 
 
 def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> AuditFolder:
-    """Audit the dataset of a finished training run by its ledger; writes into the run's folder.
+    """Audit the dataset of a finished training run by its ledger; write into the run's folder.
 
-    A ledger tells of labels and boxes of annotations, not of objects without one; and it cannot be
-    probed, as the detector has learnt from what it judges.
+    A ledger has evidence about labels and boxes of annotations, but not about objects without an
+    annotation. There is no probe, since the detector has learnt from the annotations it judges.
     """
     source = open_finished_run(run)
     if source.facts().get("kind") == "audit":
@@ -135,10 +135,10 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     opinion = judge(scene, evidence, np.random.default_rng(SEED), labels)
     fixes = fixes_of(dataset, rows, opinion, evidence)
     part = DatasetPart(rows, opinion, fixes, fixes[0].take(none), 0)
-    result = assembled(dataset, [part])
+    result = join_parts(dataset, [part])
     notes = (
-        "a training run tells of wrong labels, bad boxes and duplicates; missing and spurious "
-        "annotations take --predictions",
+        "a training run shows wrong labels, bad boxes and duplicates; missing and spurious "
+        "annotations need --predictions",
     )
     known = {name: one for name, one in result.rates.items() if name not in ("missing", "spurious")}
     audited = AuditFolder(opened.run, dataset, replace(result, rates=known), "training run", notes)
@@ -163,5 +163,5 @@ def _counts(fixes: Fixes, kind: Kind) -> dict[str, int]:
     }
 
 
-def _told(share: Share) -> dict[str, float]:
+def _round_share(share: Share) -> dict[str, float]:
     return {name: round(value, 6) for name, value in asdict(share).items()}

@@ -1,6 +1,6 @@
-"""Boxes that are grossly off, whatever the others are like.
+"""Find boxes that are grossly off, independent of the usual box noise.
 
-Such errors are planted: boxes are moved until they are bad. An annotation is then held against the
+Such errors are planted: boxes are moved until they are bad. An annotation is then compared with the
 best detection of its class that no other annotation of the class owns. See `likeness`.
 """
 
@@ -45,7 +45,7 @@ class GrossBoxes:
 
 @dataclass(frozen=True, eq=False)
 class _Matched:
-    """The detection that each annotation is held against; NONE where it has none."""
+    """The detection that each annotation is compared with; NONE if there is none."""
 
     detections: Rows
     iou: Floats

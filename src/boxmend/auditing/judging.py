@@ -123,8 +123,8 @@ def _judge_boxes(
     confidences = evidence.confidences[seen]
     sizes = scene.sizes[objects.image_rows[seen]]
     pull = evidence.pull if scene.detected is None else _pull(scene, evidence, seen, random)
-    model, detected = box_model.fitted(annotated, detected, sizes, confidences, pull)
-    model = box_model.tempered(model, annotated, detected, confidences, sizes)
+    model, detected = box_model.fit_box_model(annotated, detected, sizes, confidences, pull)
+    model = box_model.temper_model(model, annotated, detected, confidences, sizes)
     found = box_model.judge_boxes(model, annotated, detected, confidences, sizes)
     opinion = BoxOpinion(
         p_bad=np.full(len(objects), found.p_bad.mean() if len(seen) else 0.0),

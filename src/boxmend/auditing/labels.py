@@ -1,8 +1,8 @@
 """How probable it is that a label is wrong, and which one is right.
 
 `confusions` estimates how often annotators give objects of each class each other label. Wrong
-labels are then planted at these rates: what the evidence says of them, held against what it says of
-the annotations, gives the probability that a label is wrong. See `calibration`.
+labels are then planted at these rates: the evidence of planted errors, compared with that of the
+annotations, gives the probability that a label is wrong. See `calibration`.
 """
 
 from dataclasses import dataclass

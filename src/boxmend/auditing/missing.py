@@ -1,8 +1,8 @@
 """Objects without an annotation: confident detections that no annotation explains.
 
-An annotation taken away leaves what the detector saw of its object. What such detections are like
-is held against all that are not explained, for small, middle and large ones by themselves, since
-small objects are left out more often. See `likeness`.
+If an annotation is removed, the detections of its object remain. Such detections are compared with
+all unexplained ones, separately for small, medium and large objects, since annotators miss small
+objects more often. See `likeness`.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,8 @@ class MissingConstants:
     min_curved_objects: int = 500  # candidates; fewer are told apart by linear terms alone
     found_min_iou: float = 0.5  # with the true box, for a missing object to be found
     unseen_factor: float = 1.2  # at most so many missing for each that is like the known ones
-    min_rate: float = 0.01  # detectors see about as many objects that are none
+    background_rate: float = 0.005  # of background that looks like objects, to annotations
+    min_rate: float = 0.015  # detectors see about as many objects that are none
 
 
 MISSING = MissingConstants()
@@ -109,10 +110,17 @@ def find_missing(
     is_right &= pairs.iou[chosen] >= MISSING.found_min_iou
     weighed = sample(known_suspicions, weights * p_right[seen])
     p_good = mean_curve(weighed, is_right.astype(np.float64)).at(suspicions)
+    p_missing *= _trust(lost.value, len(objects))
     share_seen = len(seen) / max(len(objects), 1)  # as many of the missing ones are seen
     return UnexplainedDetections(
         candidates, p_missing, p_missing * p_good, _rate(lost, share_seen, len(objects))
     )
+
+
+def _trust(lost: float, number: int) -> float:
+    """Return how far to trust candidates: some of them are what detectors take for objects."""
+    background = MISSING.background_rate * number
+    return max(1 - background / max(lost, 1e-9), 0.0)
 
 
 def _rate(lost: Share, share_seen: float, number: int) -> Share:

@@ -1,7 +1,8 @@
-"""Annotations of nothing: at random places, on a part of an object, or on background clutter.
+"""Spurious annotations: at random places, on a part of an object, or on background clutter.
 
-Each of the three is planted. What the detector saw of planted ones, and how they lie among the
-other annotations, is held against the real ones, for each of the three by itself. See `likeness`.
+Each of the three kinds is planted. Planted annotations are compared with the real ones, separately
+for each kind: by the detections there, and by their position among the other annotations. See
+`likeness`.
 """
 
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from boxmend.data.types import Floats, Mask, Rows
 
 @dataclass(frozen=True)
 class PresenceConstants:
-    """What is planted, and how spurious annotations are told from real ones."""
+    """What is planted, and how spurious annotations are distinguished from real ones."""
 
     min_planted: int = 4_000  # boxes of each kind
     max_planted: int = 50_000

@@ -60,8 +60,8 @@ class Findings:
             "planted": self.planted,
             "found": self.found,
             "right": self.right,
-            "found_share": _told(self.found, self.planted),
-            "right_share": _told(self.right, self.found),
+            "found_share": _share_with_interval(self.found, self.planted),
+            "right_share": _share_with_interval(self.right, self.found),
         }
 
 
@@ -133,18 +133,18 @@ def _by_place(dataset: Dataset, rows: Rows) -> Rows:
     return rows[np.lexsort((*dataset.boxes[rows].T, place))]
 
 
-def checked(planted: Planted, fixes: Fixes) -> dict[Kind, Findings]:
-    """Hold the fixes of a disturbed dataset against what was planted."""
+def check_fixes(planted: Planted, fixes: Fixes) -> dict[Kind, Findings]:
+    """Compare the fixes of a disturbed dataset with the planted errors."""
     called = fixes.take(fixes.p_wrong >= PROBE.called_min_probability)
     return {
         kind: _missing_found(planted, called)
         if kind == Kind.MISSING
-        else _found(planted, called, kind)
+        else _count_found(planted, called, kind)
         for kind in KINDS
     }
 
 
-def _found(planted: Planted, called: Fixes, kind: Kind) -> Findings:
+def _count_found(planted: Planted, called: Fixes, kind: Kind) -> Findings:
     rows = planted.rows[kind]
     own = called.take(called.kinds == kind)
     fix_of = {row: k for k, row in enumerate(own.rows.tolist())}
@@ -218,7 +218,7 @@ def _elsewhere(dataset: Dataset, rows: Rows, random: np.random.Generator) -> tup
     return images, np.concatenate([low, low + sides], axis=1)
 
 
-def _told(number: int, total: int) -> dict[str, float] | None:
+def _share_with_interval(number: int, total: int) -> dict[str, float] | None:
     if not total:
         return None
     measured = wilson_interval(number, total)

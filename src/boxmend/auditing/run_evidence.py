@@ -163,7 +163,7 @@ def _estimate_pull(opened: OpenRun, rows: Rows, seen: Floats) -> float:
     dataset = opened.dataset
     sizes = image_sizes(dataset)[dataset.image_rows[rows[known]]]
     confidences = np.nan_to_num(opened.settlement.confidences[rows[known]])
-    model, _ = box_model.fitted(
+    model, _ = box_model.fit_box_model(
         dataset.boxes[rows[known]], seen[known], sizes, confidences, pull=0.0
     )
     return float(np.clip(1 - model.noise / noise, 0.0, BOX_NOISE_MODEL.max_pull))

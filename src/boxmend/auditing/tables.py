@@ -62,7 +62,7 @@ def _wrong_labels(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence:
         f"seen as {names[a]} ({x:.2f}) rather than {names[b]} ({z:.2f})"
         for a, b, x, z in zip(new, old, for_new, for_old, strict=True)
     ]
-    fixes = _proposed(dataset, Kind.WRONG_LABEL, rows[at], p_wrong[at], reasons)
+    fixes = _propose_fixes(dataset, Kind.WRONG_LABEL, rows[at], p_wrong[at], reasons)
     fixes.new_labels[:] = new
     fixes.p_fix[:] = opinion.p_there[at] * opinion.labels.p_fix[at]
     return fixes
@@ -70,12 +70,12 @@ def _wrong_labels(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence:
 
 def _bad_boxes(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence) -> Fixes:
     p_wrong = columns_of(opinion)[Kind.BAD_BOX]
-    boxes = clipped(dataset, dataset.image_rows[rows], opinion.boxes.boxes)
+    boxes = clip_to_images(dataset, dataset.image_rows[rows], opinion.boxes.boxes)
     is_moved = compute_iou(boxes, dataset.boxes[rows]) < LISTING.same_box_iou
     at = np.flatnonzero((p_wrong >= LISTING.min_p_bad_box) & is_moved & is_box(boxes))
     apart = compute_iou(dataset.boxes[rows[at]], evidence.boxes[at])
     reasons = [f"overlaps what was seen there by {one:.2f}" for one in apart.tolist()]
-    fixes = _proposed(dataset, Kind.BAD_BOX, rows[at], p_wrong[at], reasons)
+    fixes = _propose_fixes(dataset, Kind.BAD_BOX, rows[at], p_wrong[at], reasons)
     fixes.new_boxes[:] = boxes[at]
     fixes.p_fix[:] = opinion.p_there[at] * opinion.boxes.p_fix[at]
     fixes.iou_gain[:] = opinion.p_there[at] * opinion.boxes.iou_gain[at]
@@ -89,7 +89,7 @@ def _spurious(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evi
         f"hardly anything was seen there ({one:.2f})" if one >= 0.005 else "nothing was seen there"
         for one in evidence.support[at].tolist()
     ]
-    return _removed(_proposed(dataset, Kind.SPURIOUS, rows[at], p_wrong[at], reasons))
+    return _make_removals(_propose_fixes(dataset, Kind.SPURIOUS, rows[at], p_wrong[at], reasons))
 
 
 def _duplicates(dataset: Dataset, rows: Rows, opinion: AuditOpinion) -> Fixes:
@@ -101,7 +101,9 @@ def _duplicates(dataset: Dataset, rows: Rows, opinion: AuditOpinion) -> Fixes:
         f"overlaps annotation {dataset.annotation_ids[row]} of the same label by {one:.2f}"
         for row, one in zip(kept.tolist(), shared.tolist(), strict=True)
     ]
-    fixes = _removed(_proposed(dataset, Kind.DUPLICATE, own, repeats.p_duplicate[at], reasons))
+    fixes = _make_removals(
+        _propose_fixes(dataset, Kind.DUPLICATE, own, repeats.p_duplicate[at], reasons)
+    )
     fixes.kept_rows[:] = kept
     return fixes
 
@@ -111,7 +113,7 @@ def missing_of(dataset: Dataset, detected: Detected, opinion: AuditOpinion) -> F
     found = opinion.missing
     at = found.detections
     names, image_rows, labels = dataset.label_names, detected.image_rows[at], detected.labels[at]
-    boxes = clipped(dataset, image_rows, detected.boxes[at])
+    boxes = clip_to_images(dataset, image_rows, detected.boxes[at])
     number = len(at)
     nowhere = np.full(number, UNKNOWN)
     columns = (dataset.images.ids[image_rows], labels, *boxes.T)
@@ -140,8 +142,8 @@ def missing_of(dataset: Dataset, detected: Detected, opinion: AuditOpinion) -> F
     return fixes.take(is_box(boxes))  # a sliver has no area with the digits that are written
 
 
-def joined(parts: Sequence[Fixes]) -> Fixes:
-    """All fixes in one table, the surest first; of equals by their names."""
+def join_fixes(parts: Sequence[Fixes]) -> Fixes:
+    """Return all fixes in one table, sorted by probability and then by name."""
     columns: dict[str, Any] = {}
     for name in Fixes.__dataclass_fields__:
         pieces = [getattr(one, name) for one in parts]
@@ -152,16 +154,16 @@ def joined(parts: Sequence[Fixes]) -> Fixes:
     return fixes.take(by_name[np.argsort(-fixes.p_fix[by_name], kind="stable")])
 
 
-def clipped(dataset: Dataset, image_rows: Rows, boxes: Floats) -> Floats:
-    """Boxes within their images, with as many digits as are written."""
+def clip_to_images(dataset: Dataset, image_rows: Rows, boxes: Floats) -> Floats:
+    """Clip boxes to their images, and round them as in the file of fixes."""
     found: Floats = np.round(clip_boxes(boxes, dataset.images.sizes[image_rows]), BOX_DECIMALS)
     return found
 
 
-def _proposed(
+def _propose_fixes(
     dataset: Dataset, kind: Kind, rows: Rows, p_wrong: Floats, reasons: list[str]
 ) -> Fixes:
-    """Fixes of annotations, as yet without a change."""
+    """Return fixes of annotations, still without a change."""
     word = kind.words.replace(" ", "-")
     return Fixes(
         ids=[f"{word}:{one}" for one in dataset.annotation_ids[rows].tolist()],
@@ -180,7 +182,7 @@ def _proposed(
     )
 
 
-def _removed(fixes: Fixes) -> Fixes:
+def _make_removals(fixes: Fixes) -> Fixes:
     fixes.new_labels[:] = UNKNOWN
     fixes.new_boxes[:] = np.nan
     return fixes

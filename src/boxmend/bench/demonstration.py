@@ -45,24 +45,24 @@ optimizer = "adamw"
 lr = 0.003
 schedule = "cosine"
 """
-AT_ONCE = 2
+MAX_PROCESSES = 2  # trainings at the same time
 TRAININGS = {  # the longest first
     "mend": ("noisy", "mend"),
     "clean": ("clean", "baseline"),
     "noisy": ("noisy", "baseline"),
 }
-SHOWN = 4  # images in the picture, before and after
+NUM_SHOWN_IMAGES = 4  # images in the picture, before and after
 
 
 class MeasuredNoise(NamedTuple):
-    """A dataset against the truth."""
+    """The noise of a dataset, measured by the truth."""
 
-    labels_wrong: float  # per cent of all annotations
+    labels_wrong: float  # percent of all annotations
     mean_iou: float
 
 
 def ensure_trainable() -> None:
-    """Raise a UsageError where what training needs is not installed."""
+    """Raise a UsageError if a package that training needs is not installed."""
     for package in ("torch", "torchvision", "safetensors"):
         if importlib.util.find_spec(package) is None:
             raise UsageError(
@@ -71,7 +71,7 @@ def ensure_trainable() -> None:
 
 
 def prepare(out: Path, *, images: int, seed: int, epochs: int, progress: Progress) -> int:
-    """Draw OUT/clean, spoil it into OUT/noisy, write OUT/settings.toml; returns steps to train."""
+    """Write OUT/clean, OUT/noisy and OUT/settings.toml; return the steps of one training."""
     synthesize(out / "clean", images=images, seed=seed, size=SIZE, progress=progress)
     clean = load(f"{out / 'clean'}:train")
     settings = NoiseSettings(labels=LABEL_NOISE, boxes=BOX_NOISE, seed=seed)
@@ -82,20 +82,20 @@ def prepare(out: Path, *, images: int, seed: int, epochs: int, progress: Progres
 
 
 def train_all(out: Path, *, steps: int, seed: int, progress: Progress) -> dict[str, float]:
-    """Train OUT/runs/clean, noisy and mend, `steps` each; returns their AP50 in per cent."""
+    """Train OUT/runs/clean, noisy and mend, `steps` each; return their AP50 in percent."""
     (out / "runs").mkdir()
     waiting, running = list(TRAININGS), dict[str, subprocess.Popen[bytes]]()
     try:
         while waiting or running:
-            while waiting and len(running) < AT_ONCE:
+            while waiting and len(running) < MAX_PROCESSES:
                 name = waiting.pop(0)
-                running[name] = _started(name, out, seed)
+                running[name] = _start_training(name, out, seed)
             time.sleep(0.2)
-            done = sum(_step(out / "runs" / name / "metrics.jsonl") for name in TRAININGS)
+            done = sum(_read_last_step(out / "runs" / name / "metrics.jsonl") for name in TRAININGS)
             progress(done, steps * len(TRAININGS))
-            for name in [name for name, one in running.items() if one.poll() is not None]:
+            for name in [name for name, process in running.items() if process.poll() is not None]:
                 if running.pop(name).returncode:
-                    raise BoxmendError(f"the training {name!r} failed: {_last_words(out, name)}")
+                    raise BoxmendError(f"the training {name!r} failed: {_last_log_line(out, name)}")
     finally:
         for process in running.values():
             process.terminate()
@@ -104,7 +104,7 @@ def train_all(out: Path, *, steps: int, seed: int, progress: Progress) -> dict[s
 
 
 def mend(out: Path) -> None:
-    """Write the annotations of the run `mend`, mended, into OUT/mended."""
+    """Write the mended annotations of the run `mend` into OUT/mended."""
     apply(out / "runs" / "mend", out / "mended")
 
 
@@ -117,21 +117,21 @@ def write_demo_report(out: Path, progress: Progress) -> Path:
 
 
 def measure_noise(out: Path, name: str) -> MeasuredNoise:
-    """Compare OUT/NAME as it is written with the truth."""
-    truth, dataset = _pair(out, name)
+    """Compare the dataset OUT/NAME with the truth."""
+    truth, dataset = _load_pair(out, name)
     wrong = float((truth.labels != dataset.labels).mean())
     return MeasuredNoise(100 * wrong, float(compute_iou(truth.boxes, dataset.boxes).mean()))
 
 
 def draw_picture(out: Path) -> Path:
-    """Draw OUT/demo.png: images with their noisy annotations, and the same mended below them."""
-    rows = [_panels(*_pair(out, name)) for name in ("noisy", "mended")]
+    """Draw OUT/demo.png: images with noisy annotations, and below them with mended ones."""
+    rows = [_panels(*_load_pair(out, name)) for name in ("noisy", "mended")]
     path = out / "demo.png"
     draw_sheet([panel for panels in rows for panel in panels], columns=len(rows[0])).save(path)
     return path
 
 
-def _started(name: str, out: Path, seed: int) -> "subprocess.Popen[bytes]":
+def _start_training(name: str, out: Path, seed: int) -> "subprocess.Popen[bytes]":
     data, method = TRAININGS[name]
     command = [sys.executable, "-m", "boxmend", "train", f"{out / data}:train"]
     command += ["--val", f"{out / 'clean'}:val", "--out", str(out / "runs" / name)]
@@ -142,8 +142,8 @@ def _started(name: str, out: Path, seed: int) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **threads})
 
 
-def _step(path: Path) -> int:
-    """The last step that a training told of."""
+def _read_last_step(path: Path) -> int:
+    """Return the last step in the metrics of a training; 0 before the first one."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError:
@@ -158,14 +158,14 @@ def _ap50(out: Path, name: str) -> float:
     return 100 * float(answer["val"]["voc_ap50_area"])
 
 
-def _last_words(out: Path, name: str) -> str:
+def _last_log_line(out: Path, name: str) -> str:
     lines = (out / "runs" / f"{name}.log").read_text(encoding="utf-8", errors="replace").split("\n")
-    said = [line for line in lines if line.strip()]
-    return said[-1] if said else "it said nothing"
+    lines = [line for line in lines if line.strip()]
+    return lines[-1] if lines else "its log is empty"
 
 
-def _pair(out: Path, name: str) -> tuple[Dataset, Dataset]:
-    """The clean training set and OUT/NAME, whose annotations are in the same order."""
+def _load_pair(out: Path, name: str) -> tuple[Dataset, Dataset]:
+    """Return the clean training set and OUT/NAME; their annotations have the same order."""
     truth, dataset = load(f"{out / 'clean'}:train"), load(f"{out / name}:train")
     if truth.annotation_ids.tolist() != dataset.annotation_ids.tolist():
         raise BoxmendError(f"{out / name}: its annotations are not those of {out / 'clean'}")
@@ -174,7 +174,7 @@ def _pair(out: Path, name: str) -> tuple[Dataset, Dataset]:
 
 def _panels(truth: Dataset, dataset: Dataset) -> list[Panel]:
     panels = []
-    for image in _telling(truth):
+    for image in _pick_images(truth):
         outlines = []
         for row in np.flatnonzero(truth.image_rows == image).tolist():
             label = int(dataset.labels[row])
@@ -185,10 +185,10 @@ def _panels(truth: Dataset, dataset: Dataset) -> list[Panel]:
     return panels
 
 
-def _telling(truth: Dataset) -> Sequence[int]:
-    """The first images with at least three objects."""
+def _pick_images(truth: Dataset) -> Sequence[int]:
+    """Return the first images with at least three objects."""
     numbers = np.bincount(truth.image_rows, minlength=len(truth.images))
-    rows: list[int] = np.flatnonzero(numbers >= min(3, numbers.max()))[:SHOWN].tolist()
+    rows: list[int] = np.flatnonzero(numbers >= min(3, numbers.max()))[:NUM_SHOWN_IMAGES].tolist()
     return rows
 
 

@@ -11,6 +11,7 @@ from boxmend.auditing.fixes.choosing import (
     KIND_OF_WORD,
     adjust_probabilities,
     choose,
+    count_yields,
     measure_precision,
     wilson_interval,
 )
@@ -59,6 +60,32 @@ def test_the_largest_set_whose_mean_reaches_the_precision_is_taken(dataset: Data
 def test_nothing_is_taken_of_nothing(dataset: Dataset) -> None:
     chosen = choose(table_of(dataset, []), said("x accept"), 0.5)
     assert (len(chosen.rows), chosen.expected_precision, chosen.num_left) == (0, None, 0)
+
+
+def test_sure_fixes_do_not_carry_doubtful_ones(dataset: Dataset) -> None:
+    made = [Fix(one, SPURIOUS, row, 1.0) for row, one in enumerate("abcd")]
+    made.append(Fix("e", SPURIOUS, 4, 0.79))
+    fixes = table_of(dataset, made)  # the mean of all is 0.958, but 0.79 is below 1 - 4 * 0.05
+    assert ids(fixes, {}, 0.95) == "abcd"
+    assert ids(fixes, {}, 0.94) == "abcde"
+
+
+def test_the_yields_of_several_precisions_are_counted_by_kind(dataset: Dataset) -> None:
+    made = [
+        Fix("a", LABEL, 0, 0.96, label=1),
+        Fix("b", SPURIOUS, 1, 0.85),
+        Fix("c", SPURIOUS, 2, 0.55),
+        Fix("d", SPURIOUS, 3, 0.1),
+    ]
+    fixes = table_of(dataset, made)  # means: 0.96, 0.905, 0.787, 0.615
+    yields = count_yields(fixes, {})
+    assert [
+        (wanted, kinds["wrong label"], kinds["spurious"]) for wanted, kinds in yields.items()
+    ] == [
+        *((0.95, 1, 0), (0.9, 1, 1), (0.8, 1, 1), (0.7, 1, 2)),
+    ]
+    chosen = choose(fixes, {}, 0.9)
+    assert (chosen.num_left, chosen.num_likely) == (2, 1)
 
 
 def test_only_some_kinds_are_taken(dataset: Dataset) -> None:

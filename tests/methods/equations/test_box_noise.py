@@ -1,4 +1,4 @@
-"""Box noise told apart from the detector's own error, and the share of the raw box."""
+"""Box noise separated from the error of the detector, and the share of the raw box."""
 
 import math
 
@@ -335,7 +335,7 @@ def test_edges_are_kept_at_the_border_where_many_objects_end_there(
 
 
 def test_half_the_move_is_nearer_to_the_truth_if_votes_end_inside() -> None:
-    """As on VOC: votes see borders .13 too far inside, and half of what is cut ends there."""
+    """As on VOC: votes end 0.13 inside the border, and half of the clipped objects end there."""
     generator = torch.Generator().manual_seed(5)
     true = 40 * torch.rand(40_000, generator=generator)
     true[::3] = 0  # of which half are moved outside, of the others a quarter

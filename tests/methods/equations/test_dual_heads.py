@@ -1,4 +1,4 @@
-"""What two heads say of a box, against numbers worked out on paper; background first."""
+"""The outputs of two heads for a box, against hand-computed numbers; background first."""
 
 import pytest
 import torch

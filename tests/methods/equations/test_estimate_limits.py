@@ -31,7 +31,7 @@ NUM_ENTRIES = 30  # of a full matrix of six labels, beside its diagonal
 
 
 def clusters(count: int = 300) -> tuple[Tensor, Tensor, Tensor]:
-    """Features of six classes that are easily told apart, labels, and three folds.
+    """Features of six classes that are easily separated, labels, and three folds.
 
     A third of the labels are wrong, so that a full matrix could pay for its entries.
     """
@@ -44,7 +44,7 @@ def clusters(count: int = 300) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) -> PrescreenResult:
-    """A first look whose refits are scripted: what each gains, its rate, and its matrix."""
+    """Run a prescreen with scripted refits: the gain, the rate and the matrix of each."""
     script = iter(refits)
 
     def refitted(rows: Any, fit: Any, transition: Tensor, belief: Belief) -> Any:
@@ -61,7 +61,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) ->
 
 
 def full_matrix(least_right: float) -> Tensor:
-    """A matrix whose first class is called by its name at this share, the others at 0.9."""
+    """Return a matrix with this share of right labels for the first class, 0.9 for the others."""
     matrix = symmetric_transition(0.1, NUM_LABELS)
     matrix[0] = (1 - least_right) / (NUM_LABELS - 1)
     matrix[0, 0] = least_right

@@ -1,4 +1,4 @@
-"""The queue of losses, its threshold, and who is judged noisy."""
+"""The queue of losses, its threshold, and which labels are judged noisy."""
 
 import math
 

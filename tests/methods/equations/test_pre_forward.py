@@ -29,9 +29,9 @@ MATCHED = [
     30,
 ]  # b* = .5 * RIGHT + .5 * BOX: of those that fit, RIGHT has most objectness
 # background, class 0, class 1 at the proposals by objectness: FAR, RIGHT, DOWN, ASIDE. FAR is no
-# candidate, and must not be heard though it is surest.
+# candidate, and must have no effect although it has the highest score.
 AT_PROPOSALS = [[0.0, 0.99, 0.99], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0.1, 0.3, 0.6]]
-PLACES = 100  # for proposals; of those that stay empty nothing must be heard either
+PLACES = 100  # for proposals; empty ones must have no effect either
 REGRESSED = [  # for class 0, for class 1
     [[0.0, 0, 9, 9], [0.0, 0, 9, 9]],  # b* itself: has no part in the mean
     [[77.0, 7, 77, 7], [77.0, 7, 77, 7]],  # FAR
@@ -42,7 +42,7 @@ REGRESSED = [  # for class 0, for class 1
 
 
 class OneObject:
-    """Answers for b* and the proposals, and notes what it was asked."""
+    """Return scores for b* and the proposals, and record the requests."""
 
     def __init__(self, at_matched: list[float]):
         self.at_matched = at_matched

@@ -1,4 +1,4 @@
-"""A first look at drawn features with known classes, and its parts by hand-computed numbers."""
+"""The prescreen on drawn features with known classes, and its parts by hand-computed numbers."""
 
 import math
 from dataclasses import replace
@@ -44,7 +44,7 @@ def folds(count: int, number: int = 3) -> Tensor:
 
 
 def raw(look: PrescreenResult) -> Tensor:
-    """What the classifiers said, before tau."""
+    """Return the probabilities of the classifiers without tau."""
     logs = look.probabilities.double().log()
     return (logs / look.model.tau).softmax(-1)
 
@@ -90,7 +90,7 @@ def test_the_prediction_for_an_annotation_does_not_depend_on_its_own_label() -> 
     before = raw(prescreen_labels(features, labels, folds(300), NUM_LABELS, FIXED))
     after = raw(prescreen_labels(features, moved, folds(300), NUM_LABELS, FIXED))
     torch.testing.assert_close(after[first], before[first], atol=1e-5, rtol=0)
-    assert (after - before)[~first].abs().amax(1).min() > 1e-3  # but they taught the others
+    assert (after - before)[~first].abs().amax(1).min() > 1e-3  # but they with_limits the others
 
 
 def test_the_probabilities_are_distributions_and_single() -> None:

@@ -1,4 +1,4 @@
-"""The door of the room: every public name is there and sorted."""
+"""The public names of the package exist and are sorted."""
 
 from boxmend.methods import equations
 

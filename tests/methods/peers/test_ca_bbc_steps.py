@@ -1,4 +1,4 @@
-"""CA-BBC: what the two heads learn in a step, in which precision, and what is remembered."""
+"""Steps of CA-BBC: gradients of the two heads, precision and state."""
 
 from dataclasses import replace
 from typing import Any
@@ -78,7 +78,7 @@ def test_both_heads_and_all_layers_below_get_gradients(progress: TrainingProgres
 
 
 class DrawnRois(Detector):
-    """Notes the boxes that are pooled."""
+    """Record the boxes that are pooled."""
 
     seen: list[Tensor]
 
@@ -213,7 +213,7 @@ def test_nothing_waits_for_the_device(progress: TrainingProgress) -> None:
     assert watch.seen.isdisjoint(WAITS)
 
 
-@pytest.mark.parametrize("rates", [RATES, Rates()], ids=["told", "estimated"])
+@pytest.mark.parametrize("rates", [RATES, Rates()], ids=["known", "estimated"])
 def test_a_method_resumes_from_its_state(rates: Rates) -> None:
     detector = two_heads()
     first, second = (build("ca-bbc", MethodInputs(15, NUM_LABELS, rates, QUICK)) for _ in range(2))
@@ -251,12 +251,12 @@ def test_a_state_of_another_length_is_refused() -> None:
 
 
 def test_an_unknown_box_noise_is_estimated_and_sets_the_step() -> None:
-    method, told = (
+    method, known = (
         build("ca-bbc", MethodInputs(15, NUM_LABELS, rates)) for rates in (Rates(), RATES)
     )
     assert isinstance(method, CaBbc)
-    assert isinstance(told, CaBbc)
-    assert told.estimator is None
+    assert isinstance(known, CaBbc)
+    assert known.estimator is None
     assert method.estimator is not None
     assert method.alpha == pytest.approx(0.06)
     for noise, alpha in ((0.2, 0.03), (0.01, 0.0)):  # next to none counts as none

@@ -30,7 +30,7 @@ LN2 = math.log(2)
 
 
 @pytest.mark.parametrize(
-    ("told", "rates", "tau"),
+    ("setting", "rates", "tau"),
     [
         (0.3, Rates(0.4, 0.4), 0.3),
         (0.0, Rates(0.4, 0.4), 0.0),
@@ -44,9 +44,9 @@ LN2 = math.log(2)
     ],
 )
 def test_tau_is_the_setting_or_the_label_noise_or_a_fifth(
-    told: float | None, rates: Rates, tau: float
+    setting: float | None, rates: Rates, tau: float
 ) -> None:
-    assert forget_rate(told, rates) == tau
+    assert forget_rate(setting, rates) == tau
 
 
 def test_the_share_rises_over_a_third_of_the_epochs_and_stays() -> None:

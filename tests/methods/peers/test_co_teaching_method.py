@@ -1,4 +1,4 @@
-"""Steps of co-teaching on the tiny detector: who trains on what, and what the ledger is told."""
+"""Steps of co-teaching on the tiny detector: targets of both networks, and the ledger."""
 
 from dataclasses import replace
 from functools import cache
@@ -66,8 +66,8 @@ def batch(seed: int = 9, num_annotations: int = 5) -> BatchAnnotations:
     return random_batch(seed, num_annotations=num_annotations)[0]
 
 
-def taught(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTeaching:
-    """A method whose recent losses are all the same, so that these are the limits."""
+def with_limits(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTeaching:
+    """Return a method whose recent losses are all equal, so that they are the limits."""
     method = build_method("co-teaching", MethodInputs(15, NUM_LABELS, Rates(label=0.4, box=0.4)))
     assert isinstance(method, CoTeaching)
     queues = {"queue_a": torch.full((128,), limit_a), "queue_b": torch.full((128,), limit_b)}
@@ -76,7 +76,7 @@ def taught(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTeaching
 
 
 def gradients(loss: Tensor) -> dict[str, Tensor]:
-    """What reaches each parameter that it reaches."""
+    """Return the gradient of each parameter that has one."""
     named = [(key, one) for key, one in two_networks().network.named_parameters()]
     found = torch.autograd.grad(loss, [one for _, one in named], allow_unused=True)
     return {
@@ -94,13 +94,13 @@ def assert_same_losses(one: Losses, other: Losses) -> None:
 
 @pytest.mark.parametrize("progress", [FIRST, LAST], ids=["first", "last"])
 def test_losses_are_finite_scalars_of_the_same_names(progress: TrainingProgress) -> None:
-    _, losses = taught(2, 2).losses(step(batch(), progress))
+    _, losses = with_limits(2, 2).losses(step(batch(), progress))
     assert losses.keys() == OF_A | OF_B
     assert all(one.isfinite() and one.dim() == 0 and one > 0 for one in losses.values())
 
 
 def test_each_network_trains_only_on_its_own_losses() -> None:
-    _, losses = taught(2, 2).losses(step(batch()))
+    _, losses = with_limits(2, 2).losses(step(batch()))
     of_a = gradients(sum((losses[name] for name in OF_A), torch.zeros(())))
     of_b = gradients(sum((losses[name] for name in OF_B), torch.zeros(())))
     assert not any(key.startswith("twin.") for key in of_a)
@@ -115,8 +115,10 @@ def test_annotations_that_one_network_drops_do_not_train_the_other(
     judge: str, learner: str
 ) -> None:
     annotations = batch()
-    all_kept = taught().losses(step(annotations))[1]
-    losses = taught(**{f"limit_{judge}": 0.0}).losses(step(annotations))[1]  # it drops everything
+    all_kept = with_limits().losses(step(annotations))[1]
+    losses = with_limits(**{f"limit_{judge}": 0.0}).losses(step(annotations))[
+        1
+    ]  # it drops everything
     assert losses[f"roi_boxes{learner}"] == 0
     assert losses[f"roi_classes{learner}"] != all_kept[f"roi_classes{learner}"]
     assert losses[f"roi_classes{learner}"] > 0  # of the background
@@ -128,10 +130,10 @@ def test_annotations_that_one_network_drops_do_not_train_the_other(
 def test_without_dropping_it_is_faster_rcnn_twice() -> None:
     """And while too few losses are known, or in the first pass, nothing is dropped."""
     annotations, detector = batch(), two_networks()
-    losses = taught().losses(step(annotations))[1]
-    assert_same_losses(losses, taught(0, 0).losses(step(annotations, FIRST))[1])
+    losses = with_limits().losses(step(annotations))[1]
+    assert_same_losses(losses, with_limits(0, 0).losses(step(annotations, FIRST))[1])
     context = step(annotations)
-    targets = taught().losses(step(annotations))[0].rpn
+    targets = with_limits().losses(step(annotations))[0].rpn
     for suffix, one in (("", detector), ("_b", detector.twin)):
         features = one.features(context.images, annotations.sizes)
         raw = one.rpn(features)
@@ -148,7 +150,7 @@ def test_without_dropping_it_is_faster_rcnn_twice() -> None:
 
 def test_the_ledger_has_the_judgement_that_the_detector_trained_on() -> None:
     annotations = batch()
-    outcome, _ = taught(limit_b=2.0).losses(step(annotations))
+    outcome, _ = with_limits(limit_b=2.0).losses(step(annotations))
     is_judged = outcome.verdict != int(Judgement.UNJUDGED)
     assert is_judged.sum() >= 5
     assert torch.equal(is_judged, annotations.is_box & outcome.loss.isfinite())
@@ -169,7 +171,7 @@ def test_the_ledger_has_the_judgement_that_the_detector_trained_on() -> None:
 
 def test_annotations_that_only_the_peer_has_sampled_are_kept() -> None:
     """Two positive RoIs in an image of four annotations; what is drawn exceeds a limit of 0."""
-    annotations, method = batch(), taught(0, 0)
+    annotations, method = batch(), with_limits(0, 0)
     outcome, _ = method.losses(replace(step(annotations), detector=two_networks(8)))
     number = int(annotations.is_box.sum())
     by_a, by_b = (int((queue > 0).sum()) for queue in method.state_dict().values())
@@ -187,7 +189,7 @@ def test_annotations_that_only_the_peer_has_sampled_are_kept() -> None:
 
 def test_labels_and_boxes_are_unchanged() -> None:
     annotations = batch()
-    outcome, _ = taught(2, 2).losses(step(annotations))
+    outcome, _ = with_limits(2, 2).losses(step(annotations))
     is_real = annotations.is_box | annotations.is_ignored
     assert torch.equal(outcome.labels[is_real], annotations.labels[is_real])
     for boxes in (outcome.boxes, outcome.matched):
@@ -198,7 +200,7 @@ def test_labels_and_boxes_are_unchanged() -> None:
 
 def test_the_first_epoch_judges_no_annotation_but_records_losses() -> None:
     annotations = batch()
-    outcome, _ = taught(0, 0).losses(step(annotations, FIRST))
+    outcome, _ = with_limits(0, 0).losses(step(annotations, FIRST))
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert torch.equal(outcome.is_kept, annotations.is_box)
     assert outcome.threshold.isnan().all()
@@ -214,15 +216,17 @@ def test_a_forget_rate_of_zero_judges_no_annotation() -> None:
 
 
 def test_each_network_stores_its_own_losses_with_the_latest_last() -> None:
-    annotations, method = batch(), taught(5, 7)
+    annotations, method = batch(), with_limits(5, 7)
     outcome, _ = method.losses(step(annotations))
     of_a, of_b = method.state_dict().values()
-    told = outcome.loss[annotations.is_box & outcome.loss.isfinite()]
-    assert torch.equal(of_b[-len(told) :], told)  # of images and, within them, of annotations
-    assert (of_b[: -len(told)] == 7).all()
+    own_losses = outcome.loss[annotations.is_box & outcome.loss.isfinite()]
+    assert torch.equal(
+        of_b[-len(own_losses) :], own_losses
+    )  # of images and, within them, of annotations
+    assert (of_b[: -len(own_losses)] == 7).all()
     new = of_a[of_a != 5]
     assert 5 <= len(new) <= int(annotations.is_box.sum())
-    assert not torch.equal(new, told)
+    assert not torch.equal(new, own_losses)
 
 
 @pytest.mark.parametrize(("share", "place"), [(0.4, 75), (0.5, 63), (0.0001, 126)])
@@ -239,7 +243,7 @@ def test_the_limit_is_the_entry_of_the_sorted_queue_that_the_share_leaves(
 
 def test_padding_is_inert() -> None:
     annotations = batch()
-    one, other = taught(2, 2), taught(2, 2)
+    one, other = with_limits(2, 2), with_limits(2, 2)
     outcome, losses = one.losses(step(annotations))
     wider, same = other.losses(step(pad(annotations, by=3)))
     assert_same_losses(losses, same)
@@ -253,7 +257,7 @@ def test_padding_is_inert() -> None:
 
 def test_ignored_annotations_are_untouched_and_leave_no_trace() -> None:
     annotations = batch()
-    one, other = taught(0, 0), taught(0, 0)
+    one, other = with_limits(0, 0), with_limits(0, 0)
     outcome, _ = one.losses(step(annotations))
     other.losses(step(annotations._replace(is_ignored=annotations.is_ignored & False)))
     for key, value in one.state_dict().items():
@@ -280,7 +284,7 @@ def test_images_without_annotations_are_background(
         name: part[:, :num_annotations] for name, part in none._asdict().items() if name != "sizes"
     }
     none = none._replace(**cut)
-    method = taught(2, 2)
+    method = with_limits(2, 2)
     outcome, losses = method.losses(step(none, progress))
     assert outcome.boxes.shape == (3, num_annotations, 4)
     assert all(one.isfinite() for one in losses.values())
@@ -292,7 +296,7 @@ def test_images_without_annotations_are_background(
 
 @pytest.mark.parametrize("progress", [FIRST, LAST], ids=["first", "last"])
 def test_nothing_waits_for_the_device(progress: TrainingProgress) -> None:
-    for method in (taught(2, 2), with_rates(0.4, 0.4)):
+    for method in (with_limits(2, 2), with_rates(0.4, 0.4)):
         with Watch() as watch:
             method.losses(step(batch(), progress))
         assert "aten.sort" in watch.seen
@@ -300,19 +304,19 @@ def test_nothing_waits_for_the_device(progress: TrainingProgress) -> None:
 
 
 def estimating() -> CoTeaching:
-    """A method that is told nothing about the noise."""
+    """Return a method without known rates."""
     method = build_method("co-teaching", MethodInputs(15, NUM_LABELS))
     assert isinstance(method, CoTeaching)
     return method
 
 
 def with_rates(label: float, box: float) -> CoTeaching:
-    """One that has estimated these rates."""
+    """Return a method that has estimated these rates."""
     method = estimating()
     found = torch.tensor([0.0, 0.5])
     bounds = {"label_bounds": found, "box_bounds": found}
-    told = {"rate": label, "box_noise": box}
-    method.load_state_dict({**method.state_dict(), **bounds, **told})
+    rates = {"rate": label, "box_noise": box}
+    method.load_state_dict({**method.state_dict(), **bounds, **rates})
     return method
 
 
@@ -321,7 +325,7 @@ def with_rates(label: float, box: float) -> CoTeaching:
     [(0.352, 0.1, 0.4), (0.01, 0.3, 0.2), (0.0, 0.01, 0.0), (0.0264, 0.0, 0.03)],
 )
 def test_the_forget_rate_follows_the_estimates(label: float, box: float, tau: float) -> None:
-    """Of wrong labels 0.12 are learnt by heart: 0.352 / 0.88 = 0.4. Below 0.02 there are none."""
+    """Of the wrong labels, 0.12 are memorised: 0.352 / 0.88 = 0.4. Below 0.02 noise counts as 0."""
     assert with_rates(label, box).tau == pytest.approx(tau)
 
 
@@ -370,7 +374,7 @@ def tensors(outcome: Outcome) -> list[Tensor]:
 
 
 def test_a_state_is_a_snapshot_and_a_method_resumes_from_it() -> None:
-    first, second = taught(2, 3), taught()
+    first, second = with_limits(2, 3), with_limits()
     first.losses(step(batch(4)))
     state = first.state_dict()
     kept = {key: value.clone() for key, value in state.items()}
@@ -386,7 +390,7 @@ def test_a_state_is_a_snapshot_and_a_method_resumes_from_it() -> None:
 
 
 def test_a_recorded_step_keeps_the_memory_addresses_of_the_queues() -> None:
-    method = taught()
+    method = with_limits()
     places = [queue.data_ptr() for queue in method.queues]
     method.losses(step(batch()))
     method.load_state_dict(method.state_dict())
@@ -398,19 +402,19 @@ def test_queues_of_another_length_are_refused() -> None:
     with pytest.raises(
         UsageError, match=r"queues of 128 losses, but co_teaching\.queue_length is 7"
     ):
-        method.load_state_dict(taught().state_dict())
+        method.load_state_dict(with_limits().state_dict())
 
 
 def test_no_argument_is_changed() -> None:
     annotations = batch()
     before = [part.clone() for part in annotations]
-    taught(2, 2).losses(step(annotations))
+    with_limits(2, 2).losses(step(annotations))
     for old, new in zip(before, annotations, strict=True):
         torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)
 
 
 def test_network_b_is_kept_and_scored_too() -> None:
-    models = taught().models(two_networks())
+    models = with_limits().models(two_networks())
     assert list(models) == ["b"]
     assert models["b"].network is two_networks().network.twin
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from boxmend.methods.protocol import SingleProcess
-from tests.methods.peers.test_co_teaching_method import batch, step, taught
+from tests.methods.peers.test_co_teaching_method import batch, step, with_limits
 
 
 class Another(SingleProcess):
@@ -19,7 +19,7 @@ class Another(SingleProcess):
 
 def test_losses_are_in_medians_of_the_whole_batch_and_all_are_pushed() -> None:
     torch.set_num_threads(1)
-    alone, one_of_two = taught(), taught()
+    alone, one_of_two = with_limits(), with_limits()
     one_of_two.exchange = Another()
     for method in (alone, one_of_two):
         method.losses(step(batch()))

@@ -1,4 +1,4 @@
-"""Steps of DISCO: against plain loops over bags, and what they teach and what they do not."""
+"""Steps of DISCO: comparison with plain loops over bags, and which parameters get gradients."""
 
 import math
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def annotations() -> BatchAnnotations:
 
 
 class Bag(NamedTuple):
-    """What plain loops find for one annotation."""
+    """The results of plain loops for one annotation."""
 
     mean: Tensor  # [4]
     std: Tensor  # [4]
@@ -222,7 +222,7 @@ def test_the_phase_changes_with_the_start() -> None:
 
 def test_means_are_over_all_processes(annotations: BatchAnnotations) -> None:
     class Doubled:
-        """Another process has the same."""
+        """Simulate another process with the same values."""
 
         def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             return tensors

@@ -47,13 +47,13 @@ def test_a_share_of_the_epochs_and_at_least_one_is_plain(
 
 
 @pytest.mark.parametrize(
-    ("told", "rate", "share"),
+    ("setting", "rate", "share"),
     [(None, None, 0.5), (None, 0.0, 0.5), (None, 0.4, 0.5), (None, 0.6, 0.4), (0.9, 0.6, 0.9)],
 )
 def test_half_of_the_annotations_are_seeds_or_fewer_where_fewer_are_right(
-    told: float | None, rate: float | None, share: float
+    setting: float | None, rate: float | None, share: float
 ) -> None:
-    assert seed_share(NoteRcnnSettings(seed_share=told), Rates(rate)) == pytest.approx(share)
+    assert seed_share(NoteRcnnSettings(seed_share=setting), Rates(rate)) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
@@ -107,10 +107,10 @@ def test_no_seed_has_a_higher_loss_than_another_annotation_of_its_label(
 
 
 def test_the_distillation_loss_is_the_divergence_of_softened_distributions() -> None:
-    taught = 2 * torch.tensor([[0.8, 0.2], [0.5, 0.5], [math.nan, math.nan]]).log()
+    with_limits = 2 * torch.tensor([[0.8, 0.2], [0.5, 0.5], [math.nan, math.nan]]).log()
     logits = torch.tensor([[0.0, 0.0], [3.0, 3.0], [math.nan, 1.0]], requires_grad=True)
     is_sampled = torch.tensor([True, True, False])
-    loss = distillation_loss(logits, taught, is_sampled, 2.0, torch.tensor(2))
+    loss = distillation_loss(logits, with_limits, is_sampled, 2.0, torch.tensor(2))
     # p = (.8, .2), q = (.5, .5): .8 ln 1.6 + .2 ln .4 = .376003 - .183258 = .192745, times 2^2 and
     # halved; the second row agrees, the third is padding
     assert loss.item() == pytest.approx(0.385490, abs=1e-6)
@@ -164,7 +164,7 @@ def test_the_stages_are_two_phases() -> None:
 
 
 def remembered(made: NoteRcnn) -> None:
-    """Give it losses of five annotations of two labels, in the last plain pass of two."""
+    """Store losses of five annotations of two labels in the last plain epoch of two."""
     state = made.state_dict()
     state["losses"][:5] = torch.tensor([0.2, 0.1, 1.0, 3.0, 2.0])
     state["labels"][:5] = torch.tensor([0, 0, 0, 1, 1])

@@ -92,7 +92,7 @@ def test_the_best_box_of_a_bag_moves_the_target_of_regression() -> None:
     torch.testing.assert_close(outcome.confidence[0, :2], torch.tensor([0.8, 0.5]))
     assert outcome.num_candidates.tolist() == [[2, 1, 0]]
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 3]
-    # Wanted deltas: 3.84 / 2 = 1.92 where 1 was said, 1.84 / 2 = .92 where 2 was said; of 4 RoIs.
+    # Wanted deltas: 3.84 / 2 = 1.92 where the delta is 1, 1.84 / 2 = 0.92 where it is 2; of 4 RoIs.
     assert losses["roi_boxes"].item() == pytest.approx((0.92 + 1.08) / 4)
     # 1 - S: .2 for class 1, .5 for class 0; their mean .35, times lambda
     assert losses["roi_bags"].item() == pytest.approx(0.035)
@@ -120,7 +120,7 @@ def test_before_selection_only_the_scores_of_bags_are_trained() -> None:
     outcome, losses = made().losses(work_on(scripted(SECOND), annotations, START))
     assert torch.equal(outcome.boxes, annotations.boxes)
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
-    # as sampled: 0 where 1 was said, -1 where 2 was said
+    # as sampled: 0 where the delta is 1, -1 where it is 2
     assert losses["roi_boxes"].item() == pytest.approx((1 + 3) / 4)
     assert losses["roi_bags"].item() == pytest.approx(0.035)
 
@@ -195,7 +195,7 @@ def test_phases_change_with_the_second_and_the_ninth_of_twelve_epochs() -> None:
 
 def test_a_batch_is_divided_by_the_counts_of_all_processes() -> None:
     class Doubled:
-        """Another process has the same."""
+        """Simulate another process with the same values."""
 
         def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             return tensors

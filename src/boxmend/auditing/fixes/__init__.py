@@ -1,1 +1,1 @@
-"""Fixes: what an audit proposes, what people say of it, and which of it to take."""
+"""Fixes: the proposals of an audit, people's verdicts on them, and which ones to apply."""

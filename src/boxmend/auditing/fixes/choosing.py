@@ -25,6 +25,8 @@ KIND_OF_WORD = {
     "duplicates": Kind.DUPLICATE,
 }
 PRECISION = 0.95  # the default
+LIKELY = 0.5  # from this probability on, a fix is more likely right than not
+YIELD_PRECISIONS = (0.95, 0.9, 0.8, 0.7)
 ALL = "all"  # key of `measure_precision` for all kinds together
 
 
@@ -52,6 +54,7 @@ class ChosenFixes:
     p_fix: Floats  # [f] of all fixes of the table, as `adjust_probabilities`
     expected_precision: float | None  # of those taken; None where there are none
     num_left: int  # for review: neither chosen nor judged, and not made useless by a choice
+    num_likely: int  # of those, more likely right than not
 
 
 class MeasuredPrecision(NamedTuple):
@@ -169,7 +172,19 @@ def choose(
         p_fix=p_fix,
         expected_precision=float(p_fix[chosen_rows].mean()) if len(chosen_rows) else None,
         num_left=int(is_open_for_review.sum()),
+        num_likely=int((is_open_for_review & (p_fix >= LIKELY)).sum()),
     )
+
+
+def count_yields(
+    fixes: Fixes, latest: Mapping[str, Verdict], only: Sequence[str] = tuple(KIND_OF_WORD)
+) -> dict[float, dict[str, int]]:
+    """Return how many fixes of each kind are chosen at several precisions."""
+    yields = {}
+    for precision in YIELD_PRECISIONS:
+        kinds = fixes.kinds[choose(fixes, latest, precision, only).rows]
+        yields[precision] = {kind.words: int((kinds == kind).sum()) for kind in KINDS}
+    return yields
 
 
 def rank_ids(ids: Sequence[str]) -> Rows:

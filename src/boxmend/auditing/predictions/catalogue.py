@@ -84,7 +84,7 @@ class Catalogue:
             return self._category_labels.get(to_whole_number(identity), UNKNOWN)
         return label
 
-    def known(self, what: str) -> str:
+    def list_known(self, what: str) -> str:
         """List some images or classes of the dataset, for an error message."""
         if what == "image" and not self._ids:
             return "they have none"

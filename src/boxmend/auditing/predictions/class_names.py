@@ -221,10 +221,10 @@ def _agreement(
 def _warn_about_exchanged_classes(
     labels: Rows, true_labels: Rows, names: Sequence[str]
 ) -> list[str]:
-    """What is said where classes are seen in each other's place, as if names were exchanged.
+    """Return a warning if classes seem exchanged: the detector sees one as another.
 
-    A class that a detector does not know is taken for one that it does. Here the other one is taken
-    for yet another itself.
+    A detector also sees a class that it does not know as one that it knows. Classes therefore
+    count as exchanged only if the other class is seen as yet another one, too.
     """
     taken: dict[int, tuple[int, float]] = {}
     for label in range(len(names)):

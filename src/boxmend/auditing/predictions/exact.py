@@ -74,7 +74,9 @@ class _Lookup:
             else f"{id_key} {value_text(number)}"
         )
         if row != AMBIGUOUS:
-            return f"{key_text} is no {self.what} of the data; {self.catalogue.known(self.what)}"
+            return (
+                f"{key_text} is no {self.what} of the data; {self.catalogue.list_known(self.what)}"
+            )
         remedy = f"give the {id_key if self.what == 'image' else name_key}"
         if self.what == "image" and name is None:
             remedy = "give the whole file_name, and image_id where images share that"

@@ -27,7 +27,7 @@ _LEAST_SPAN = 0.02  # of a difference: smaller ones look like nothing
 
 @dataclass(frozen=True)
 class Point:
-    """What a square shows: our figure with its error, and the published one."""
+    """One entry of the table: our figure with its error, and the published one."""
 
     ours: float | None = None
     error: float | None = None
@@ -36,7 +36,7 @@ class Point:
 
     @property
     def values(self) -> list[float]:
-        """All that is known of it."""
+        """Return the figures that are known."""
         return [one for one in (self.ours, self.paper) if one is not None]
 
 
@@ -53,8 +53,8 @@ class Ruler:
 
 
 def svg(table: Table) -> bytes:
-    """Draw a table as an SVG file of its own, dark where the reader's system is."""
-    columns, names, points = _shown(table)
+    """Draw a table as an SVG file, which follows the dark mode of the reader's system."""
+    columns, names, points = _select_shown(table)
     ruler = _ruler(table, [one for line in points for one in line])
     entries = [legend.Key(f"here, with its {_spread(table)}", "series-1", "dot")]
     if any(one.paper is not None for line in points for one in line):
@@ -83,8 +83,8 @@ def svg(table: Table) -> bytes:
     return standalone(drawn).encode("utf-8", "backslashreplace")
 
 
-def _shown(table: Table) -> tuple[list[Column], list[str], list[list[Point]]]:
-    """Columns in which something was run, names of rows with anything in them, and the squares."""
+def _select_shown(table: Table) -> tuple[list[Column], list[str], list[list[Point]]]:
+    """Return the columns and the names of rows that have a figure, and their points."""
     is_compared = table.layout.compare != "none"
     rows = [
         (row.name, [_point(table, square) for square in line])
@@ -161,7 +161,7 @@ def _row(plot: axes.Plot, row: int, point: Point) -> str:
 
 
 def _mark(plot: axes.Plot, value: float, y: float, css: str, *, is_hollow: bool = False) -> str:
-    """A disc or a ring; an arrow at the edge where the value lies beyond it."""
+    """Return a disc or a ring, or an arrow at the edge if the value lies beyond it."""
     low, high = plot.x
     if low <= value <= high:
         return marks.dot((plot.at_x(value), y), css, radius=4.5, is_hollow=is_hollow)

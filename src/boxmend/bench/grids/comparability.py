@@ -56,7 +56,7 @@ class ResultDifference:
 
     def describe(self) -> str:
         """Return the difference as one line of text."""
-        parts = [f"{value} in {_listed(cells)}" for value, cells in self.cells.items()]
+        parts = [f"{value} in {_list_cells(cells)}" for value, cells in self.cells.items()]
         return f"{self.where}{self.among}: {'; '.join(parts)}"
 
 
@@ -66,7 +66,7 @@ def find_differences(results: Iterable[Result]) -> list[ResultDifference]:
     places = [(one, _leaves(to_builtins(one))) for one in finished]
     return [
         *_shared_differences(places),
-        *_grouped(
+        *_compare_within_groups(
             [place for place in places if place[0].method != TWO_STAGE],
             *("data.noisy_sha256", _noise_and_seed, " with {}"),
         ),
@@ -132,17 +132,17 @@ def _shared_differences(places: Sequence[Place]) -> Iterator[ResultDifference]:
     names += sorted({name for _, leaves in places for name in leaves if _is_version(name)})
     names += [f"settings.{name}" for name in SHARED]
     for name in names:
-        yield from _grouped(places, name, lambda one: "", "")
+        yield from _compare_within_groups(places, name, lambda one: "", "")
 
 
 def _method_differences(places: Sequence[Place]) -> Iterator[ResultDifference]:
     names = {name for one, leaves in places for name in leaves if _is_method_setting(one, name)}
     for name in sorted(names):
         concerned = [place for place in places if _is_method_setting(place[0], name)]
-        yield from _grouped(concerned, name, lambda one: one.method, " of {}")
+        yield from _compare_within_groups(concerned, name, lambda one: one.method, " of {}")
 
 
-def _grouped(
+def _compare_within_groups(
     places: Sequence[Place], name: str, group: Callable[[Result], Hashable], among: str
 ) -> Iterator[ResultDifference]:
     """Yield the differences at a place within each group of results."""
@@ -151,8 +151,8 @@ def _grouped(
     for one, leaves in places:
         if setting not in one.variant:
             values = groups.setdefault(group(one), {})
-            told = leaves.get(name, UNSET)
-            values.setdefault(ABSENT if told == UNSET else told, []).append(one.cell)
+            value = leaves.get(name, UNSET)
+            values.setdefault(ABSENT if value == UNSET else value, []).append(one.cell)
     for key, values in groups.items():
         if len(values) > 1:
             by_number = sorted(values.items(), key=lambda item: -len(item[1]))
@@ -199,6 +199,6 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _listed(cells: Sequence[str]) -> str:
+def _list_cells(cells: Sequence[str]) -> str:
     more = f" and {len(cells) - MAX_NAMED_CELLS} more" if len(cells) > MAX_NAMED_CELLS else ""
     return f"{', '.join(cells[:MAX_NAMED_CELLS])}{more}"

@@ -61,9 +61,11 @@ def _rows(*methods: str) -> tuple[Row, ...]:
     return tuple(Row(method, method) for method in methods)
 
 
-def _varied(method: str, setting: str, word: str, values: tuple[float, ...]) -> tuple[Row, ...]:
+def _vary_setting(
+    method: str, setting: str, word: str, values: tuple[float, ...]
+) -> tuple[Row, ...]:
     """Return a row of the method for each value of a setting."""
-    return tuple(Row(f"{method}, {word} {one:g}", method, {setting: one}) for one in values)
+    return tuple(Row(f"{method}, {word} {value:g}", method, {setting: value}) for value in values)
 
 
 def _boxes_of(method: str) -> tuple[Row, ...]:
@@ -197,7 +199,7 @@ _ALL = (
         LABELS,
         (
             *(CLEAN, Row("baseline", "baseline")),
-            *_varied("mend-paper", "published.queue_length", "N", (64, 128, 256, 512)),
+            *_vary_setting("mend-paper", "published.queue_length", "N", (64, 128, 256, 512)),
         ),
     ),
     TableLayout(
@@ -206,7 +208,7 @@ _ALL = (
         BOXES,
         (
             *(CLEAN, Row("baseline", "baseline")),
-            *_varied("mend-paper", "published.alpha", "alpha", (0.1, 0.2, 0.3, 0.4, 0.5)),
+            *_vary_setting("mend-paper", "published.alpha", "alpha", (0.1, 0.2, 0.3, 0.4, 0.5)),
         ),
     ),
     TableLayout(
@@ -215,7 +217,7 @@ _ALL = (
         (*BOXES, *LABELS),
         (
             *(CLEAN, Row("baseline", "baseline")),
-            *_varied("mend-paper", "published.fit_threshold", "T_CM", (0.8, 0.85, 0.9, 0.95)),
+            *_vary_setting("mend-paper", "published.fit_threshold", "T_CM", (0.8, 0.85, 0.9, 0.95)),
         ),
         only={column.name: () for column in LABELS},  # a box threshold has no effect there
     ),
@@ -225,7 +227,7 @@ _ALL = (
         (*LABELS, *BOXES),
         (
             *(CLEAN, Row("baseline", "baseline")),
-            *_varied("mend-paper", "published.confidence", "T_refine", (0.4, 0.5, 0.6, 0.7)),
+            *_vary_setting("mend-paper", "published.confidence", "T_refine", (0.4, 0.5, 0.6, 0.7)),
         ),
         only={column.name: () for column in BOXES},  # a label threshold says nothing there
     ),
@@ -235,8 +237,8 @@ _ALL = (
         LABELS,
         (
             *(CLEAN, Row("baseline", "baseline")),
-            *_varied("mend-paper", "label_noise", "given", (0.2, 0.4, 0.6)),
-            *_varied("mend", "label_noise", "given", (0.2, 0.4, 0.6)),
+            *_vary_setting("mend-paper", "label_noise", "given", (0.2, 0.4, 0.6)),
+            *_vary_setting("mend", "label_noise", "given", (0.2, 0.4, 0.6)),
             Row("mend", "mend"),
         ),
     ),

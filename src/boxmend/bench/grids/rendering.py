@@ -38,15 +38,15 @@ CSV_COLUMNS = (
 
 def markdown(table: Table) -> str:
     """Give the table, its comparison, its legend and its notes as Markdown."""
-    parts = [f"### {_escaped(table.layout.title)}", _markdown_table(table, figure_words)]
+    parts = [f"### {_escape_markdown(table.layout.title)}", _markdown_table(table, figure_words)]
     if has_gains(table):
         compare = table.layout.compare
-        parts += [f"#### {_escaped(GAINS[compare])}"]
+        parts += [f"#### {_escape_markdown(GAINS[compare])}"]
         parts += [_markdown_table(table, lambda one: gain_words(one, compare), gains=True)]
-    parts.append(_listed(_explained(table)))
+    parts.append(_markdown_list(_explain_table(table)))
     remarks = notes(table)
     if remarks:
-        parts.append(f"Notes:\n\n{_listed(remarks)}")
+        parts.append(f"Notes:\n\n{_markdown_list(remarks)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -60,8 +60,8 @@ def csv_bytes(table: Table) -> bytes:
     writer.writerow(CSV_COLUMNS)
     for row, line in table.lines():
         for column, square in zip(table.layout.columns, line, strict=True):
-            told = _flat(table, row, column, square)
-            writer.writerow([_csv_cell(told[name]) for name in CSV_COLUMNS])
+            entry = _flat(table, row, column, square)
+            writer.writerow([_csv_cell(entry[name]) for name in CSV_COLUMNS])
     return file.getvalue().encode("utf-8", "backslashreplace")
 
 
@@ -122,25 +122,25 @@ def html(table: Table) -> bytes:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    style = _packaged("table.css")
+    style = _read_packaged_file("table.css")
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     parts = [("Figures, in %", *_words(table, figure_words))]
     if has_gains(table):
         compare = table.layout.compare
         parts.append((GAINS[compare], *_words(table, lambda one: gain_words(one, compare), True)))
-    text = environment.from_string(_packaged("table.html.j2")).render(
+    text = environment.from_string(_read_packaged_file("table.html.j2")).render(
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'",
-        style=_marked(style),
+        style=_mark_as_safe(style),
         table=table,
         parts=parts,
-        legend=_explained(table),
+        legend=_explain_table(table),
         notes=notes(table),
         version=__version__,
     )
     return text.encode("utf-8", "replace")
 
 
-def _explained(table: Table) -> list[str]:
+def _explain_table(table: Table) -> list[str]:
     """Return the legend, the columns left out, and the origin of the figures."""
     kept, _ = _words(table, figure_words)
     gone = [one.title for one in table.layout.columns if one not in kept]
@@ -164,34 +164,34 @@ def _words(
     """
     found = []
     for number, (row, line) in enumerate(table.lines()):
-        told = [words(one) for one in line]
-        if not gains or any(one.plain() for one in told):
-            found.append((row_title(table, number), row, told))
+        entries = [words(entry) for entry in line]
+        if not gains or any(entry.plain() for entry in entries):
+            found.append((row_title(table, number), row, entries))
     columns = table.layout.columns
-    kept = [n for n in range(len(columns)) if any(told[n].plain() for _, _, told in found)]
+    kept = [n for n in range(len(columns)) if any(line[n].plain() for _, _, line in found)]
     kept = kept or list(range(len(columns)))
-    rows = [(title, row, [told[n] for n in kept]) for title, row, told in found]
+    rows = [(title, row, [line[n] for n in kept]) for title, row, line in found]
     return [columns[n] for n in kept], rows
 
 
 def _markdown_table(table: Table, words: Callable[[TableEntry], Words], gains: bool = False) -> str:
     columns, rows = _words(table, words, gains)
-    lines = [["", *(_escaped(one.title) for one in columns)]]
+    lines = [["", *(_escape_markdown(one.title) for one in columns)]]
     for title, _, squares in rows:
-        lines.append([_escaped(title), *(_markdown_square(one) for one in squares)])
+        lines.append([_escape_markdown(title), *(_markdown_square(one) for one in squares)])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    head, *body = [_padded(line, widths) for line in lines]
+    head, *body = [_pad_line(line, widths) for line in lines]
     rule = "|".join(
         ["", f":{'-' * (widths[0] + 1)}", *(f"{'-' * (w + 1)}:" for w in widths[1:]), ""]
     )
     return "\n".join([head, rule, *body])
 
 
-def _listed(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {_escaped(line)}" for line in lines)
+def _markdown_list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {_escape_markdown(line)}" for line in lines)
 
 
-def _padded(line: Sequence[str], widths: Sequence[int]) -> str:
+def _pad_line(line: Sequence[str], widths: Sequence[int]) -> str:
     first = line[0].ljust(widths[0])
     rest = [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
     return f"| {' | '.join([first, *rest])} |"
@@ -231,12 +231,12 @@ def _flat(table: Table, row: Row, column: Column, square: TableEntry) -> dict[st
 
 
 def _plain_square(table: Table, row: Row, column: Column, square: TableEntry) -> dict[str, Any]:
-    told = _flat(table, row, column, square)
+    entry = _flat(table, row, column, square)
     for name in ("table", "scale", "row", "column", "labels", "boxes", "compared"):
-        del told[name]
-    return told | {
-        "seeds": list(told["seeds"]),
-        "gain_seeds": list(told["gain_seeds"]),
+        del entry[name]
+    return entry | {
+        "seeds": list(entry["seeds"]),
+        "gain_seeds": list(entry["gain_seeds"]),
         "cells": list(square.cells),
         "failed": list(square.failed),
     }
@@ -252,12 +252,12 @@ def _csv_cell(value: Any) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _escaped(text: str) -> str:
-    """A text as Markdown shows it, with no sign that Markdown or HTML would take for its own."""
+def _escape_markdown(text: str) -> str:
+    """Escape the characters that have a meaning in Markdown or HTML."""
     return text.translate(_MARKDOWN)
 
 
-def _marked(text: str) -> Any:
+def _mark_as_safe(text: str) -> Any:
     """Return boxmend's own text marked as safe, so that it is not escaped."""
     from markupsafe import Markup
 
@@ -265,5 +265,5 @@ def _marked(text: str) -> Any:
 
 
 @cache
-def _packaged(name: str) -> str:
+def _read_packaged_file(name: str) -> str:
     return (files("boxmend.bench.grids") / name).read_text(encoding="utf-8")

@@ -122,16 +122,16 @@ _decoder = Decoder(dict[str, Any])
 
 
 def decode_result(text: bytes) -> Result:
-    """Read one line; a DecodeError, of which ValidationError is one, says what is wrong with it."""
+    """Read one line; raise a DecodeError (or its subclass ValidationError) if it is invalid."""
     return convert(upgrade_line(_decoder.decode(text)), Result)
 
 
 def append(path: Path, result: Result) -> None:
-    """Add a result to a file, which is made with its folder if there is none.
+    """Append a result to a file; create the file and its folder if necessary.
 
-    Several processes may do so at once. A torn last line is replaced. A ValueError says that the
-    result is none that `read` would take; an OutputError, that it could not be written, and a
-    DataError, that the last line is damaged; then the file is as before.
+    Several processes may append at once. An incomplete last line is replaced. Raises a ValueError
+    if `read` would refuse the result, an OutputError if it cannot be written, and a DataError if
+    the last line is damaged. The file does not change then.
     """
     try:
         text = _encoder.encode(_encodable(to_builtins(result)))
@@ -140,12 +140,12 @@ def append(path: Path, result: Result) -> None:
         raise ValueError(f"not a sound result: {error}") from error
     with wrap_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path) as handle:
+        with _open_locked(path) as handle:
             _append(path, handle, add_json_digest(text))
 
 
 def read(path: Path) -> Read:
-    """Read all results of a file; a DataError names the line that is none, and what is wrong."""
+    """Read all results of a file; a DataError names the first invalid line and its fault."""
     try:
         content = read_limited(path, "record_bytes")
     except OSError as error:
@@ -153,7 +153,7 @@ def read(path: Path) -> Read:
         raise DataError(f"{path}: cannot be read ({reason}); {NAMED_BY}") from error
     *lines, rest = verify_json_lines(path, content.removeprefix(MARK), REMEDY)
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
-    results = [_parsed(path, number, lines[number - 1]) for number in numbers]
+    results = [_parse_line(path, number, lines[number - 1]) for number in numbers]
     if not rest.strip():
         return Read(results, [], numbers)
     last = len(lines) + 1
@@ -189,7 +189,7 @@ def effective_results(results: Iterable[Result]) -> list[Result]:
 
 
 def _encodable(value: Any) -> Any:
-    """Copy a value with half characters, which names of files may hold, written out."""
+    """Copy a value and escape lone surrogates, which file names may contain."""
     if isinstance(value, dict):
         return {_encodable(name): _encodable(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -197,7 +197,7 @@ def _encodable(value: Any) -> Any:
     return escape_surrogates(value) if isinstance(value, str) else value
 
 
-def _parsed(path: Path, number: int, line: bytes) -> Result:
+def _parse_line(path: Path, number: int, line: bytes) -> Result:
     try:
         return decode_result(line)
     except ValidationError as error:
@@ -210,8 +210,8 @@ def _parsed(path: Path, number: int, line: bytes) -> Result:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """A handle of the file that no other process appends to, where the system has such locks."""
+def _open_locked(path: Path) -> Iterator[int]:
+    """Open a file for appending, locked against other processes if the system has locks."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
     try:
         lock_handle(handle, wait=True)
@@ -227,7 +227,7 @@ def _append(path: Path, handle: int, line: bytes) -> None:
     if rest and _is_result(text):
         end, line = size, b"\n" + line
     elif rest:
-        os.ftruncate(handle, end)  # half a line tells nothing, and must not spoil the next
+        os.ftruncate(handle, end)  # an incomplete line is useless and would damage the next
     if os.write(handle, line) != len(line):
         os.ftruncate(handle, end)
         raise OSError("the disk is full")
@@ -235,7 +235,7 @@ def _append(path: Path, handle: int, line: bytes) -> None:
 
 
 def _end_of_lines(handle: int, size: int) -> tuple[int, bytes]:
-    """Where the last whole line ends, and what stands after it."""
+    """Return the end of the last complete line, and the bytes after it."""
     rest, at = b"", size
     while at > 0 and b"\n" not in rest:
         step = min(at, 1 << 16)

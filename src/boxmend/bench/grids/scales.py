@@ -123,9 +123,10 @@ def find_sources(which: Scale, root: Path, train: Sequence[str], val: Sequence[s
 
 
 def fit_layout(which: Scale, layout: TableLayout) -> TableLayout:
-    """Give the layout as this scale runs it: an embedded one with one column besides clean data.
+    """Return the layout as this scale runs it.
 
-    It is that of 40/40, or the last one where the table has no such column.
+    An embedded scale keeps the columns of clean data and one noisy column: 40/40, or the last one
+    if the table has no such column.
     """
     if not which.is_embedded:
         return layout
@@ -141,11 +142,10 @@ def cell_settings(
 ) -> TrainSettings:
     """Resolve the settings of a cell: those of the scale, then `changes`, then the cell's own.
 
-    `changes` are by dotted names, as texts or as what they mean, and a UsageError names one that
-    there is not.
+    `changes` has values, or their texts, by dotted names. A UsageError names an unknown setting.
     """
     method = "baseline" if cell.method == TWO_STAGE else cell.method
-    document = _nested({}, which.settings)
+    document = _copy_nested({}, which.settings)
     if method == "mend":
         document.pop("preset", None)  # which would make it mend-paper
     if weights is not None:
@@ -161,10 +161,10 @@ def cell_settings(
     return resolve_settings(convert_settings(cell.name, document, strict=False))
 
 
-def _nested(into: dict[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_nested(into: dict[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """Copy a table with its nested tables."""
     for key, value in table.items():
-        into[key] = _nested({}, value) if isinstance(value, Mapping) else value
+        into[key] = _copy_nested({}, value) if isinstance(value, Mapping) else value
     return into
 
 

@@ -124,10 +124,10 @@ class JobProcess:
 class Submitit:
     """Starts cells as SLURM jobs, or with `is_local` as processes that submitit manages."""
 
-    def __init__(self, root: Path, jobs: int | None, told: Mapping[str, str], *, is_local: bool):
+    def __init__(self, root: Path, jobs: int | None, options: Mapping[str, str], *, is_local: bool):
         self._folder = root / "jobs"
         self._is_local, self._jobs = is_local, jobs
-        self._executor = _executor(self._folder, jobs, told, is_local=is_local)
+        self._executor = _executor(self._folder, jobs, options, is_local=is_local)
         self._queue = None if is_local else Queue()
         self.outlives = not is_local
 
@@ -138,11 +138,11 @@ class Submitit:
 
     def start(self, folders: Sequence[Path]) -> list[Process]:
         """Submit the cells as an array; cells that are still queued are not submitted again."""
-        known = {folder: self._queued(folder) for folder in folders}
+        known = {folder: self._find_queued_job(folder) for folder in folders}
         new = [folder for folder in folders if known[folder] is None]
         tasks = [CellTask(str(folder.absolute())) for folder in new]
         try:
-            submitted = self._submitted(tasks)
+            submitted = self._submit_array(tasks)
         except Exception as error:  # submitit has many of its own
             raise BoxmendError(f"the jobs could not be submitted: {error}") from error
         for folder, job in zip(new, submitted, strict=True):
@@ -151,14 +151,14 @@ class Submitit:
                 file.write(add_json_digest(json.dumps({"job": job.job_id}).encode()))
         return [one for one in known.values() if one is not None]
 
-    def _submitted(self, tasks: Sequence[CellTask]) -> list[Any]:
+    def _submit_array(self, tasks: Sequence[CellTask]) -> list[Any]:
         """Submit tasks as one array."""
         if not tasks:
             return []
         with self._executor.batch():
             return [self._executor.submit(task) for task in tasks]
 
-    def _queued(self, folder: Path) -> JobProcess | None:
+    def _find_queued_job(self, folder: Path) -> JobProcess | None:
         """Return the job of a cell that an earlier call submitted, if it is still queued."""
         path = folder / SUBMITTED_FILE
         if self._queue is None or not path.exists():
@@ -191,7 +191,7 @@ def queued_jobs() -> frozenset[str] | None:
 
 
 def _executor(
-    folder: Path, jobs: int | None, told: Mapping[str, str], *, is_local: bool
+    folder: Path, jobs: int | None, options: Mapping[str, str], *, is_local: bool
 ) -> "Executor":
     try:
         import submitit
@@ -200,7 +200,9 @@ def _executor(
             "--executor submitit needs submitit, which is not installed: pip install "
             "'boxmend[slurm]'"
         ) from error
-    values = {OWN_NAMES.get(name, name.replace("-", "_")): _value(told[name]) for name in told}
+    values = {
+        OWN_NAMES.get(name, name.replace("-", "_")): _value(options[name]) for name in options
+    }
     values.setdefault("timeout_min", USUAL_MINUTES)
     try:
         if is_local:

@@ -114,7 +114,7 @@ def cell_spec(row: Row, column: Column) -> CellSpec:
     labels, boxes, presence = (
         (None, None, None) if row.is_clean else (column.labels, column.boxes, column.presence)
     )
-    implied = _implied(row.method, labels, boxes)
+    implied = _implied_settings(row.method, labels, boxes)
     variant = {
         name: value
         for name, value in row.variant.items()
@@ -128,7 +128,7 @@ def noise_rate(noise: str | None) -> float:
     return float(noise.partition(":")[2]) if noise else 0.0
 
 
-def _implied(method: str, labels: str | None, boxes: str | None) -> Variant:
+def _implied_settings(method: str, labels: str | None, boxes: str | None) -> Variant:
     """Return the settings that the plain cell of a method has already."""
     if method not in GIVEN_TRUE_RATES:
         return {}

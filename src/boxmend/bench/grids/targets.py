@@ -62,12 +62,12 @@ def evaluate_targets(results: Sequence[Result]) -> list[AccuracyTarget]:
         *(_share(core, noise, least) for noise, least in MIN_SHARES.items()),
         *(_harm(core), _rivals(core, results), _rates(core, results)),
         _share(from_scratch, "label40-box40", FROM_SCRATCH, "two-stage"),
-        *_published(core),
+        *_published_goals(core),
     ]
 
 
-def _share(made: Table, noise: str, least: float, method: str = "mend") -> AccuracyTarget:
-    gain = _square(made, method, noise).gain
+def _share(table: Table, noise: str, least: float, method: str = "mend") -> AccuracyTarget:
+    gain = _square(table, method, noise).gain
     what = f"the loss at {_noise_words(noise)}"
     if method == "mend":
         target = AccuracyTarget(f"`mend` recovers {what}", f"{100 * least:.0f} % or more")
@@ -79,47 +79,47 @@ def _share(made: Table, noise: str, least: float, method: str = "mend") -> Accur
         return target
     return replace(
         target,
-        measured=_measured(gain, "%", "{:.1f}"),
-        cells=_cells(made, noise, gain, method, "baseline", "clean"),
+        measured=_format_gain(gain, "%", "{:.1f}"),
+        cells=_cells(table, noise, gain, method, "baseline", "clean"),
         is_reached=gain.value >= least,
         is_final=len(gain.seeds) >= MIN_SEEDS,
     )
 
 
-def _published(made: Table) -> Iterator[AccuracyTarget]:
+def _published_goals(table: Table) -> Iterator[AccuracyTarget]:
     """Yield the shares of the paper as goals."""
     for noise in MIN_SHARES:
-        theirs = _square(made, "mend-paper", noise).paper_gain
+        theirs = _square(table, "mend-paper", noise).paper_gain
         if theirs is not None:
-            target = _share(made, noise, round(theirs, 2))
+            target = _share(table, noise, round(theirs, 2))
             what = f"`mend` reaches the paper's share at {_noise_words(noise)}"
             yield replace(target, what=what, is_goal=True)
 
 
-def _harm(made: Table) -> AccuracyTarget:
+def _harm(table: Table) -> AccuracyTarget:
     target = AccuracyTarget(
         "`mend` does no harm on clean data",
         f"a loss below its standard error, or below {100 * MAX_HARM:.1f} AP50",
     )
-    clean, mend = (_square(made, name, CLEAN) for name in ("clean", "mend"))
+    clean, mend = (_square(table, name, CLEAN) for name in ("clean", "mend"))
     gain = mean_difference(mend.values, clean.values)
     if gain.value is None:
         return target
     return replace(
         target,
-        measured=_measured(gain, "AP50", "{:+.1f}"),
-        cells=_cells(made, CLEAN, gain, "mend", "clean"),
+        measured=_format_gain(gain, "AP50", "{:+.1f}"),
+        cells=_cells(table, CLEAN, gain, "mend", "clean"),
         is_reached=-gain.value < max(MAX_HARM, gain.error or 0.0),
         is_final=len(gain.seeds) >= MIN_SEEDS,
     )
 
 
-def _rivals(made: Table, results: Sequence[Result]) -> AccuracyTarget:
+def _rivals(table: Table, results: Sequence[Result]) -> AccuracyTarget:
     """Compare with the rival that is furthest ahead; final with all cells of `core`."""
     target = AccuracyTarget(
         "no other method is ahead of `mend`", f"a lead of at most {100 * MAX_LEAD:.1f} AP50"
     )
-    values = _by_noise(made, results)
+    values = _by_noise(table, results)
     leads = [
         (gain.value, gain, noise, method)
         for noise, methods in values.items()
@@ -133,13 +133,13 @@ def _rivals(made: Table, results: Sequence[Result]) -> AccuracyTarget:
     value, gain, noise, method = max(leads, key=lambda one: one[0])
     needed = {
         (column.name, row.name)
-        for row in made.layout.rows
-        for column in made.layout.columns
-        if made.layout.is_run(row, column) and row.name not in ("clean", "mend")
+        for row in table.layout.rows
+        for column in table.layout.columns
+        if table.layout.is_run(row, column) and row.name not in ("clean", "mend")
     }
     return replace(
         target,
-        measured=f"{method} at {noise}: {_measured(gain, 'AP50', '{:+.1f}')}; largest lead "
+        measured=f"{method} at {noise}: {_format_gain(gain, 'AP50', '{:+.1f}')}; largest lead "
         f"of {len(leads)}",
         cells=tuple(f"{noise}-{one}-{seed}" for one in (method, "mend") for seed in gain.seeds),
         is_reached=value <= MAX_LEAD,
@@ -147,11 +147,11 @@ def _rivals(made: Table, results: Sequence[Result]) -> AccuracyTarget:
     )
 
 
-def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dict[int, float]]]:
+def _by_noise(table: Table, results: Sequence[Result]) -> dict[str, dict[str, dict[int, float]]]:
     """Return AP50 by noise, method with variant, and seed, without variants of `mend`."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for one in results:
-        value = get_figure(one, made.metric)
+        value = get_figure(one, table.metric)
         is_ours = one.method == TWO_STAGE or (one.method == "mend" and one.variant)
         if one.error is not None or is_ours or value is None:
             continue
@@ -162,46 +162,47 @@ def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dic
     return found
 
 
-def _rates(made: Table, results: Sequence[Result]) -> AccuracyTarget:
+def _rates(table: Table, results: Sequence[Result]) -> AccuracyTarget:
     """Return the worst label-noise estimate of `mend`; final with all cells of `core`."""
     target = AccuracyTarget(
         "`auto` estimates the label-noise rate", f"within {100 * MAX_RATE_ERROR:.0f} points"
     )
     found = {
-        one.cell: (told, noise_rate(one.noise.labels))
+        one.cell: (estimate, noise_rate(one.noise.labels))
         for one in results
         if one.method == "mend" and not one.variant and one.error is None
-        for told in [get_figure(one, "estimates.label_noise")]
-        if told is not None
+        for estimate in [get_figure(one, "estimates.label_noise")]
+        if estimate is not None
     }
     if not found:
         return target
-    told, true = max(found.values(), key=lambda one: abs(one[0] - one[1]))
-    in_core = [one for one in made.results if one.cell in found]
+    estimate, true = max(found.values(), key=lambda one: abs(one[0] - one[1]))
+    in_core = [one for one in table.results if one.cell in found]
     return replace(
         target,
-        measured=f"{100 * told:.1f} % instead of {100 * true:g} %: largest error of {len(found)}",
+        measured=f"{100 * estimate:.1f} % instead of {100 * true:g} %: "
+        f"largest error of {len(found)}",
         cells=tuple(found),
-        is_reached=abs(told - true) <= MAX_RATE_ERROR,
-        is_final=len(in_core) >= MIN_SEEDS * len(made.layout.columns),
+        is_reached=abs(estimate - true) <= MAX_RATE_ERROR,
+        is_final=len(in_core) >= MIN_SEEDS * len(table.layout.columns),
     )
 
 
-def _measured(gain: Gain, unit: str, written: str) -> str:
+def _format_gain(gain: Gain, unit: str, number_format: str) -> str:
     assert gain.value is not None
     error = "" if gain.error is None else f" ± {100 * gain.error:.1f}"
-    return f"{written.format(100 * gain.value)}{error} {unit} ({len(gain.seeds)})"
+    return f"{number_format.format(100 * gain.value)}{error} {unit} ({len(gain.seeds)})"
 
 
-def _cells(made: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
+def _cells(table: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
     """Return the cells of a comparison."""
-    found = [cell for row in rows for cell in _square(made, row, noise).cells]
+    found = [cell for row in rows for cell in _square(table, row, noise).cells]
     return tuple(cell for cell in found if int(cell.rpartition("-")[2]) in gain.seeds)
 
 
-def _square(made: Table, row: str, column: str) -> TableEntry:
-    names = [one.name for one in made.layout.columns]
-    lines = {one.name: line for one, line in made.lines()}
+def _square(table: Table, row: str, column: str) -> TableEntry:
+    names = [one.name for one in table.layout.columns]
+    lines = {one.name: line for one, line in table.lines()}
     return lines[row][names.index(column)]
 
 

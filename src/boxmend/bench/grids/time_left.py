@@ -1,6 +1,6 @@
 """Estimate how long a grid will take, from finished cells and the epochs of running cells.
 
-Methods differ in speed. A running cell with finished epochs therefore goes by its own speed; any
+Methods differ in speed. A running cell with finished epochs therefore keeps its own speed; any
 other cell takes the mean time per epoch.
 """
 

@@ -1,4 +1,4 @@
-"""Read what earlier versions of `boxmend bench run` wrote, with the names that count today."""
+"""Read the results of earlier versions of `boxmend bench run`, with today's names."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ RENAMED_VARIANT = ("~told-", "~known-")
 
 
 def upgrade_line(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a line of results as today's format has it; a line that is none stays as it is."""
+    """Return a line of results in today's format; a line of no known format does not change."""
     if line.get("format", 1) != 1:
         return dict(line)
     upgraded = {**_rename_keys(line), "format": FORMAT}

@@ -57,7 +57,7 @@ def figure_words(square: TableEntry) -> Words:
 
 def gain_words(square: TableEntry, compare: str) -> Words:
     """Tell what a square wins back, or its difference to baseline."""
-    as_text = _signed if compare == "difference" else _whole
+    as_text = _format_signed if compare == "difference" else _whole
     paper = "" if square.paper_gain is None else f"[{_whole(square.paper_gain)}]"
     if square.gain is None:
         return Words(paper=paper)
@@ -123,9 +123,11 @@ def legend(table: Table) -> list[str]:
             f"{DASH}: not defined, noise cost less than a point or no seed is common."
         )
     lines.append(column_note(table))
-    told = dict.fromkeys(row.method for row in table.layout.rows if row.method in GIVEN_TRUE_RATES)
-    if told:
-        lines.append(f"Given the true noise rates: {', '.join(map(str, told))}; others are not.")
+    methods = dict.fromkeys(
+        row.method for row in table.layout.rows if row.method in GIVEN_TRUE_RATES
+    )
+    if methods:
+        lines.append(f"Given the true noise rates: {', '.join(map(str, methods))}; others are not.")
     if table.published is not None:
         records = table.published
         rule = "" if records.metric == MENDING else f" {METRICS[records.metric]},"
@@ -134,19 +136,19 @@ def legend(table: Table) -> list[str]:
 
 
 def origin(table: Table) -> str:
-    """Tell on what the results were made; none where there are none."""
+    """Return the scale, hardware and versions of the results; empty without results."""
     if not table.results:
         return ""
     cells = len({one.cell for one in table.results})
     hardware = _several({one.hardware for one in table.results})
     versions = _several({_versions(one) for one in table.results})
     trainings = _several({_training(one) for one in table.results if not one.variant})
-    number = f"{cells} of {_planned(table)} cells"
+    number = f"{cells} of {_count_planned_cells(table)} cells"
     toys = " Drawn images show that methods work, not how well." if _is_toys(table) else ""
     return f"Scale {table.scale}, {number}; {trainings}; {hardware}; {versions}.{toys}"
 
 
-def _planned(table: Table) -> int:
+def _count_planned_cells(table: Table) -> int:
     """Return the number of cells of the table for the seeds of the results."""
     seeds = {one.seed for one in table.results}
     asked_for = {
@@ -161,7 +163,7 @@ def _is_toys(table: Table) -> bool:
 
 
 def notes(table: Table) -> list[str]:
-    """Tell what has to be known besides."""
+    """Return the notes below a table: failed cells, missing comparisons and mixed results."""
     records = table.published
     found = list(records.notes) if records else []
     if records and not is_comparable(table.metric, records.metric) and records.metric != MENDING:
@@ -178,13 +180,13 @@ def _failures(table: Table) -> Iterator[str]:
         if one.error is not None
     ]
     if failed:
-        yield f"Failed: {_listed(failed)}."
+        yield f"Failed: {_list_cells(failed)}."
 
 
 def _without(table: Table) -> Iterator[str]:
     cells = dict.fromkeys(cell for line in table.squares for one in line for cell in one.without)
     if cells:
-        yield f"Done, but without the figure shown: {_listed(list(cells))}."
+        yield f"Done, but without the figure shown: {_list_cells(list(cells))}."
 
 
 def _alone(table: Table) -> Iterator[str]:
@@ -222,7 +224,7 @@ def _on_seeds(table: Table) -> Iterator[str]:
         )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_cells(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{', '.join(names[:NAMED])}{more}"
 
@@ -233,13 +235,15 @@ def _all_cells(squares: Sequence[TableEntry]) -> Iterator[str]:
 
 
 def _versions(one: Result) -> str:
-    return ", ".join(display_text(f"{name} {told}") for name, told in sorted(one.versions.items()))
+    return ", ".join(
+        display_text(f"{name} {version}") for name, version in sorted(one.versions.items())
+    )
 
 
 def _training(one: Result) -> str:
-    told = one.settings
-    epochs, batch = told.get("epochs"), told.get("batch_size")
-    detector, size = told.get("detector"), told.get("image_size")
+    settings = one.settings
+    epochs, batch = settings.get("epochs"), settings.get("batch_size")
+    detector, size = settings.get("detector"), settings.get("image_size")
     return display_text(f"{detector}, images at {size}, {epochs} epochs, batch size {batch}")
 
 
@@ -248,7 +252,7 @@ def _several(texts: set[str]) -> str:
 
 
 def _as_published(fraction: float) -> str:
-    """A percentage with one decimal, or with two where two were printed."""
+    """Return a percentage with one decimal, or with two if the second is not 0."""
     text = f"{100 * fraction:.2f}"
     return text[:-1] if text.endswith("0") else text
 
@@ -257,5 +261,5 @@ def _whole(fraction: float) -> str:
     return re.sub(r"^-0$", "0", f"{100 * fraction:.0f}")
 
 
-def _signed(fraction: float) -> str:
+def _format_signed(fraction: float) -> str:
     return re.sub(r"^[+-]0\.0$", "0.0", f"{100 * fraction:+.1f}")

@@ -24,7 +24,7 @@ PEERS: dict[str, dict[str, Any]] = {
 }
 DEFAULT_ROWS = (*PLAIN, *OURS)
 ROWS = (*DEFAULT_ROWS, *PEERS)
-BLOCKS = 5  # that the steps of a row are cut into
+BLOCKS = 5  # the steps of a row are measured in so many blocks
 MOST_WORKERS = 16
 RATE = 1e-5  # low, so that random weights do not diverge; the speed does not depend on it
 EPOCHS = 12  # of which the last is measured, long past warm-up
@@ -49,7 +49,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class SpeedChoices:
-    """What is measured; lists have commas."""
+    """The options of a measurement; commas separate the entries of lists."""
 
     detector: str = "resnet50"
     """Detector of all rows, as in `boxmend train`."""
@@ -82,8 +82,8 @@ class SpeedChoices:
     def __post_init__(self) -> None:
         for name, least in (("steps", BLOCKS), ("batch_size", 1), ("num_images", 1), ("jobs", 0)):
             if getattr(self, name) < least:
-                told = getattr(self, name)
-                raise UsageError(f"--{name.replace('_', '-')} is {told}; at least {least}")
+                value = getattr(self, name)
+                raise UsageError(f"--{name.replace('_', '-')} is {value}; at least {least}")
         if self.workers is not None and not 0 <= self.workers <= 256:
             raise UsageError(f"--workers is {self.workers}; expected 0 to 256")
         if not 0 < self.seconds <= 3600:
@@ -95,22 +95,22 @@ class SpeedChoices:
         unknown = [name for name in self.all_rows if name not in ROWS]
         if unknown:
             raise UsageError(f"--rows has no {unknown[0]!r}; known: {', '.join(ROWS)}")
-        assert self.all_counts  # refuses what is no list of counts
+        assert self.all_counts  # raises a UsageError for invalid counts
 
     @property
     def all_sizes(self) -> tuple[str, ...]:
         """The image sizes."""
-        return _listed("sizes", self.sizes)
+        return _split_list("sizes", self.sizes)
 
     @property
     def all_rows(self) -> tuple[str, ...]:
         """The names of the rows, in the order of the table."""
-        return _listed("rows", self.rows)
+        return _split_list("rows", self.rows)
 
     @property
     def all_counts(self) -> tuple[Counts, ...]:
         """The pairs of numbers that rows are measured with."""
-        return tuple(_counts(text) for text in _listed("counts", self.counts))
+        return tuple(_counts(text) for text in _split_list("counts", self.counts))
 
     @property
     def num_workers(self) -> int:
@@ -125,12 +125,12 @@ class SpeedChoices:
         return self.steps // BLOCKS
 
     def settings(self, row: str, size: str, counts: Counts | None = None) -> TrainSettings:
-        """Give the settings of a row, those of `baseline` for the plain recipe; like for like.
+        """Return the settings of a row; the plain recipe has those of `baseline`.
 
-        Without counts they are the first ones.
+        `counts` defaults to the first pair of `all_counts`.
         """
         counts = counts or self.all_counts[0]
-        told = TrainSettings(
+        shared = TrainSettings(
             detector=self.detector,
             weights="none" if self.weights is None else str(Path(self.weights).absolute()),
             image_size=size,
@@ -142,11 +142,11 @@ class SpeedChoices:
             optimisation=Optimisation(lr=RATE),
         )
         return resolve_settings(
-            replace(told, **(OURS | PEERS)["baseline" if row in PLAIN else row])
+            replace(shared, **(OURS | PEERS)["baseline" if row in PLAIN else row])
         )
 
 
-def _listed(name: str, text: str) -> tuple[str, ...]:
+def _split_list(name: str, text: str) -> tuple[str, ...]:
     parts = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     if not all(parts):
         raise UsageError(f"--{name} is {text!r}; expected a list with commas and nothing empty")

@@ -23,9 +23,9 @@ CALLS = 20  # of the memory at a time
 
 
 def measure_growth(factory: TrainingFactory, size: str) -> dict[str, list[dict[str, Any]]]:
-    """Cost of steps by objects of an image and by length of the queue; boxes are random.
+    """Measure steps by the objects of an image and by the length of the queue; boxes are random.
 
-    `mend` has a queue where that judges, so it is measured with `mend.judgement` queue.
+    `mend` has a queue only if the queue judges, so `mend.judgement` is "queue" here.
     """
     return {"objects": _by_objects(factory, size), "queue": _by_queue(factory, size)}
 
@@ -38,7 +38,7 @@ def _by_objects(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
         for row in METHODS
         for number in OBJECTS
     }
-    return _measured(factory, makers, "objects")
+    return _measure_rows(factory, makers, "objects")
 
 
 def _by_queue(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def _by_queue(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
         for row in METHODS
         for length in QUEUES
     }
-    return _measured(factory, makers, "losses in the queue")
+    return _measure_rows(factory, makers, "losses in the queue")
 
 
 def _with_queue(settings: TrainSettings, length: int) -> TrainSettings:
@@ -60,7 +60,7 @@ def _with_queue(settings: TrainSettings, length: int) -> TrainSettings:
     )
 
 
-def _measured(
+def _measure_rows(
     factory: TrainingFactory, makers: dict[tuple[str, int], Callable[[], TimedTraining]], what: str
 ) -> list[dict[str, Any]]:
     names = {f"{row}, {number} {what}": (row, number) for row, number in makers}
@@ -121,7 +121,7 @@ def time_memory(factory: TrainingFactory, size: str) -> float:
     """
     training = factory.training(factory.choices.settings("mend", size))
     batch = next(training.loader.epoch(0))
-    given = BatchAnnotations(
+    annotations = BatchAnnotations(
         batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
     )
     shape = (*batch.labels.shape, 1 + len(factory.dataset.label_names))
@@ -131,15 +131,15 @@ def time_memory(factory: TrainingFactory, size: str) -> float:
 
     def remember() -> None:
         for _ in range(CALLS):
-            method.estimator.store(given, probabilities)
+            method.estimator.store(annotations, probabilities)
 
     remember()
-    again = _recorded(remember) if factory.device.type == "cuda" else remember
+    again = _capture_graph(remember) if factory.device.type == "cuda" else remember
     took = [time_seconds(factory.device, again) for _ in range(BLOCKS)]
     return float(1e3 * np.median(took) / CALLS)
 
 
-def _recorded(work: Callable[[], None]) -> Callable[[], None]:
+def _capture_graph(work: Callable[[], None]) -> Callable[[], None]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(
         graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"

@@ -64,7 +64,7 @@ def measure_speed(
                 for row in SIDE_BY_SIDE
                 if choices.jobs
             ],
-            "notes": [*_notes(factory), *factory.heard],
+            "notes": [*_notes(factory), *factory.warnings],
         }
 
 
@@ -123,7 +123,7 @@ def _stages(factory: TrainingFactory) -> list[dict[str, Any]]:
     for size in factory.choices.all_sizes:
         for row in rows:
             factory.note(f"{size}: stages of {row}")
-            shares, error = _tried(partial(stage_shares, factory, row, size))
+            shares, error = _try_measurement(partial(stage_shares, factory, row, size))
             found.append({"row": row, "image_size": size, "shares": shares, "error": error})
     return found
 
@@ -134,7 +134,7 @@ def _growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, 
     `mend` is the row of `mend` at that size, if there is one, to compute the share of the memory.
     """
     size = factory.choices.all_sizes[0]
-    memory, error = _tried(partial(time_memory, factory, size))
+    memory, error = _try_measurement(partial(time_memory, factory, size))
     step = None if mend is None else mend["milliseconds"]
     share = memory / step if memory is not None and step else None
     return {
@@ -144,7 +144,7 @@ def _growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, 
     }
 
 
-def _tried(make: Callable[[], Made]) -> tuple[Made | None, str | None]:
+def _try_measurement(make: Callable[[], Made]) -> tuple[Made | None, str | None]:
     """Return the value of `make` and None, or None and the reason why it failed."""
     try:
         return make(), None

@@ -139,7 +139,7 @@ def plain_steps(
     batch_size = min(settings.batch_size, len(images))
     workers = 0 if on_device else factory.choices.num_workers
     if on_device:
-        batches = _kept(images, batch_size, factory.device)
+        batches = _repeat_on_device(images, batch_size, factory.device)
     else:
         sampler = RandomSampler(images, replacement=True, num_samples=ENDLESS)
         batches = iter(make_data_loader(images, sampler, batch_size, factory.device, workers))
@@ -150,7 +150,7 @@ def plain_steps(
 
 
 def prepare_network(detector: Detector, image_size: str) -> nn.Module:
-    """torchvision's module of a detector, which scales images by itself, ready to be trained."""
+    """Return the torchvision module of a detector, which scales images itself, in training mode."""
     network: Any = detector.network
     short, long = parse_image_size(image_size)
     network.transform.min_size = (short or long,)
@@ -166,13 +166,13 @@ def make_data_loader(
     device: torch.device,
     workers: int,
 ) -> DataLoader[Examples]:
-    """Batches that worker processes decode as they are needed; a last, smaller one is left out."""
+    """Return batches that worker processes decode on demand, without a smaller last one."""
     return DataLoader(
         images,  # type: ignore[arg-type]  # whose examples are collated
         batch_size,
         sampler=sampler,
         num_workers=workers,
-        collate_fn=_collated,
+        collate_fn=_collate_examples,
         pin_memory=device.type == "cuda",
         drop_last=True,
         prefetch_factor=PREFETCHED if workers else None,
@@ -180,17 +180,19 @@ def make_data_loader(
     )
 
 
-def _kept(images: AnnotatedImages, batch_size: int, device: torch.device) -> Iterator[Examples]:
-    """Repeat the same batches, which are kept on the device."""
+def _repeat_on_device(
+    images: AnnotatedImages, batch_size: int, device: torch.device
+) -> Iterator[Examples]:
+    """Copy all batches to the device and repeat them without end."""
     found = [images[index] for index in range(len(images) - len(images) % batch_size)]
     there = [
         (image.to(device), {name: value.to(device) for name, value in target.items()})
         for image, target in found
     ]
     starts = range(0, len(there), batch_size)
-    return cycle([_collated(there[start : start + batch_size]) for start in starts])
+    return cycle([_collate_examples(there[start : start + batch_size]) for start in starts])
 
 
-def _collated(examples: Sequence[Example]) -> Examples:
+def _collate_examples(examples: Sequence[Example]) -> Examples:
     images, targets = zip(*examples, strict=True)
     return images, targets

@@ -22,11 +22,11 @@ from boxmend.errors import BoxmendError
 ROWS = ("baseline", "mend")
 PORTION = 10  # steps, after which the device is waited for
 PATIENCE = 300.0  # seconds until all are ready, and again until all have answered
-MPS_PIPES = "/tmp/nvidia-mps"  # where NVIDIA's service listens if nothing else is said
+MPS_PIPES = "/tmp/nvidia-mps"  # default folder of NVIDIA's service
 
 
 class TimedJob(NamedTuple):
-    """What a process is to do."""
+    """The training of one process."""
 
     dataset: Dataset
     choices: SpeedChoices
@@ -61,7 +61,7 @@ def side_by_side(factory: TrainingFactory, row: str, size: str) -> dict[str, Any
 
 
 def is_mps_running() -> bool:
-    """Whether NVIDIA's multi-process service seems to run, so that kernels of jobs overlap."""
+    """Return whether NVIDIA's multi-process service seems to run, so that kernels overlap."""
     return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPES)).exists()
 
 
@@ -77,14 +77,14 @@ def _rates(job: TimedJob, jobs: int, seconds: float) -> list[float]:
             held.callback(_end, process)
             lines.append(ours)
         for line in lines:
-            _heard(line, PATIENCE)
+            _receive_answer(line, PATIENCE)
         for line in lines:
             line.send("go")
-        answers = [_heard(line, PATIENCE + seconds) for line in lines]
-    return [one["images"] / one["seconds"] for one in answers]
+        answers = [_receive_answer(line, PATIENCE + seconds) for line in lines]
+    return [answer["images"] / answer["seconds"] for answer in answers]
 
 
-def _heard(line: Connection, patience: float) -> dict[str, Any]:
+def _receive_answer(line: Connection, patience: float) -> dict[str, Any]:
     if not line.poll(patience):
         raise BoxmendError(f"a training side by side did not respond for {patience:.0f} s")
     try:
@@ -121,5 +121,5 @@ def train_for(job: TimedJob, seconds: float, line: Connection) -> None:
                 done += PORTION
             took = time.perf_counter() - started
             line.send({"images": done * steps.batch_size, "seconds": took})
-    except Exception as error:  # the others are to hear of it, whatever it is
+    except Exception as error:  # the parent process reports it
         line.send({"error": first_reason(error)})

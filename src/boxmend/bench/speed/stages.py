@@ -61,9 +61,9 @@ def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, flo
     steps = TrainingSteps(factory.training(settings))
     steps.run(2)
     if factory.device.type == "cuda":
-        spans, work = _profiled(steps)
+        spans, work = _profile_stages(steps)
     else:
-        spans = _timed(steps)
+        spans = _time_stages(steps)
         work = [*spans, *_gaps(spans)]
     found = sum_by_stage(spans, work)
     total = sum(found.values())
@@ -94,17 +94,17 @@ def _stage_at(spans: Sequence[Span], place: int, moment: float) -> str:
     return BETWEEN.get(following or "", REST)
 
 
-def _timed(steps: TrainingSteps) -> list[Span]:
+def _time_stages(steps: TrainingSteps) -> list[Span]:
     """Measure spans by the clock, on a device that works synchronously."""
     spans: list[Span] = []
 
     @contextmanager
-    def clocked(name: str) -> Iterator[None]:
+    def record_span(name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
         spans.append(Span(name, started, time.perf_counter()))
 
-    with _watched(steps.training, clocked):
+    with _mark_calls(steps.training, record_span):
         steps.run(STEPS)
     return spans
 
@@ -113,13 +113,13 @@ def _gaps(spans: Sequence[Span]) -> list[Span]:
     return [Span("", one.end, other.start) for one, other in pairwise(spans)]
 
 
-def _profiled(steps: TrainingSteps) -> tuple[list[Span], list[Span]]:
+def _profile_stages(steps: TrainingSteps) -> tuple[list[Span], list[Span]]:
     """Return the spans of the stages and of all kernels."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with (
         # Adding up over profiles changes nothing for one, and without it PyTorch warns.
         torch.profiler.profile(activities=activities, acc_events=True) as profile,
-        _watched(steps.training, lambda name: torch.profiler.record_function(MARK + name)),
+        _mark_calls(steps.training, lambda name: torch.profiler.record_function(MARK + name)),
     ):
         steps.run(STEPS)
         torch.cuda.synchronize()
@@ -127,7 +127,7 @@ def _profiled(steps: TrainingSteps) -> tuple[list[Span], list[Span]]:
 
 
 def by_launch(events: Sequence[Any]) -> tuple[list[Span], list[Span]]:
-    """Spans of marks on the host, and the work of the device as if done when it was launched.
+    """Return the spans of marks on the host, and the device work at the time of its launch.
 
     Takes the events of a profile. A kernel and the call that launched it have the same id. By the
     time of that call it does not matter on which stream a kernel ran, nor which thread launched it:
@@ -155,11 +155,11 @@ def _span(event: Any) -> Span:
 
 
 @contextmanager
-def _watched(training: Training, mark: Callable[[str], Any]) -> Iterator[None]:
-    """Put every call of CALLS into a mark; calls within one of them belong to it."""
+def _mark_calls(training: Training, mark: Callable[[str], Any]) -> Iterator[None]:
+    """Wrap every call of CALLS in a mark; nested calls belong to the outermost one."""
     depth = 0
 
-    def marked(call: Callable[..., Any], stage: str) -> Callable[..., Any]:
+    def mark_call(call: Callable[..., Any], stage: str) -> Callable[..., Any]:
         def within(*args: Any, **options: Any) -> Any:
             nonlocal depth
             if depth:
@@ -175,7 +175,7 @@ def _watched(training: Training, mark: Callable[[str], Any]) -> Iterator[None]:
 
     places = [(getattr(training, part), name) for part, name in _split_calls()]
     for (owner, name), stage in zip(places, CALLS.values(), strict=True):
-        setattr(owner, name, marked(getattr(owner, name), stage))
+        setattr(owner, name, mark_call(getattr(owner, name), stage))
     try:
         yield
     finally:

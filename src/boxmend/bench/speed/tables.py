@@ -17,7 +17,7 @@ class Ratio(NamedTuple):
     row: str
     other: str
     measure: str
-    """A key of `told`."""
+    """A key of `row_values`."""
     wanted: str
     """The target with ResNet-50 on an H200; empty without one."""
 
@@ -40,7 +40,7 @@ def measure_table(factory: TrainingFactory, size: str, counts: Counts) -> dict[s
     # The plain recipe last: its threads must not disturb while steps of others are recorded.
     order = sorted(names, key=lambda name: name in PLAIN)
     makers = {name: _maker(factory, name, size, counts) for name in order}
-    note = _prefixed(factory.note, f"{size}, {counts}: ")
+    note = _add_prefix(factory.note, f"{size}, {counts}: ")
     found = time_in_turns(makers, factory.device, BLOCKS, factory.choices.block, note)
     rows = {name: row_values(found[name]) for name in names}
     return {
@@ -70,11 +70,13 @@ def ratios(rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             above, below = rows[one.row][one.measure], rows[one.other][one.measure]
             if above is not None and below:
                 ratio = above / below
-                found.append({"ratio": f"{one.row} / {one.other}", **_measured(one), "is": ratio})
+                found.append(
+                    {"ratio": f"{one.row} / {one.other}", **_describe_ratio(one), "is": ratio}
+                )
     return found
 
 
-def _measured(one: Ratio) -> dict[str, str]:
+def _describe_ratio(one: Ratio) -> dict[str, str]:
     return {"measure": one.measure, "wanted": one.wanted}
 
 
@@ -86,5 +88,5 @@ def _maker(
     return partial(factory.steps, row, size, counts)
 
 
-def _prefixed(note: Callable[[str], None], prefix: str) -> Callable[[str], None]:
+def _add_prefix(note: Callable[[str], None], prefix: str) -> Callable[[str], None]:
     return lambda text: note(prefix + text)

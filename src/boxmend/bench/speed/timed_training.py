@@ -31,10 +31,10 @@ class TrainingSteps:
         self._step = training.num_steps - 1
 
     def settle(self) -> None:
-        """Nothing has to be done."""
+        """Do nothing; there are no batches to discard."""
 
     def run(self, steps: int) -> None:
-        """Train, and bring over what the ledger is to hold, as a training does now and then."""
+        """Train, then flush the records of the ledger, as a training does from time to time."""
         for _ in range(steps):
             self.training.step = self._step  # a new epoch would be recorded again
             self.training.train_on(next(self._batches))
@@ -49,15 +49,15 @@ class TrainingFactory:
     choices: SpeedChoices
     device: torch.device
     folder: Path
-    """For ledgers, which nobody reads."""
+    """For the ledgers of the trainings."""
     note: Note
-    heard: list[str] = field(default_factory=list)
-    """What trainings found worth telling, like an image that cannot be read."""
+    warnings: list[str] = field(default_factory=list)
+    """The distinct messages of trainings, for example about an image that cannot be read."""
     _patterns: dict[tuple[Any, ...], Detector] = field(default_factory=dict)
     _made: int = 0
 
     def check(self) -> None:
-        """Raise now what would fail in every row: an unknown detector, a file that is none."""
+        """Raise an error that every row would have: an unknown detector or invalid weights."""
         self.detector(self.choices.settings("baseline", self.choices.all_sizes[0]))
 
     def detector(self, settings: TrainSettings) -> Detector:
@@ -78,19 +78,19 @@ class TrainingFactory:
         return replace(pattern, network=copy.deepcopy(pattern.network))
 
     def training(self, settings: TrainSettings, dataset: Dataset | None = None) -> Training:
-        """Put a training in place; by default on the dataset."""
+        """Make a training, by default on the dataset of the factory."""
         self._made += 1
         run = self.folder / str(self._made)
         data = self.dataset if dataset is None else dataset
         detector = self.detector(settings)
-        output = TrainingOutput(run, self._hear)
+        output = TrainingOutput(run, self._report)
         training, _ = make_training(settings, data, detector, Processes(self.device), output)
         return training
 
-    def _hear(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self.note(text)
-        if text not in self.heard:
-            self.heard.append(text)
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def steps(self, row: str, size: str, counts: Counts | None = None) -> TrainingSteps:
         """Make one of our rows."""

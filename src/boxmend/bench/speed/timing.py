@@ -50,7 +50,7 @@ class Timed:
 
     @property
     def images_per_second(self) -> float | None:
-        """By the median."""
+        """Return the images per second, by the median of the blocks."""
         took = self.milliseconds
         return None if not took else 1e3 * self.batch_size / took
 
@@ -92,13 +92,13 @@ def time_in_turns(
 ) -> dict[str, Timed]:
     """Make all rows, then time a block of steps of each, again and again.
 
-    A row that fails has its error, and the others go on without it.
+    A row that fails has its error; the others continue.
     """
     found = {name: Timed() for name in makers}
     ready: dict[str, TimedTraining] = {}
     for name, make in makers.items():
         note(f"preparing {name}")
-        made = _prepared(make, found[name], device)
+        made = _prepare_row(make, found[name], device)
         if made is not None:
             ready[name] = made
     for block in range(blocks):
@@ -112,7 +112,7 @@ def time_in_turns(
     return found
 
 
-def _prepared(
+def _prepare_row(
     make: Callable[[], TimedTraining], row: Timed, device: torch.device
 ) -> TimedTraining | None:
     """Build a row, take its first steps and note the device memory that it needs."""
@@ -135,7 +135,7 @@ def _prepared(
 
 
 def _add_block(steps: TimedTraining, row: Timed, device: torch.device, number: int) -> bool:
-    """Time one block; returns whether it came to its end."""
+    """Time one block; return whether it succeeded."""
     try:
         steps.settle()
         row.blocks.append(1e3 * time_seconds(device, lambda: steps.run(number)) / number)
@@ -146,7 +146,7 @@ def _add_block(steps: TimedTraining, row: Timed, device: torch.device, number: i
 
 
 def _memory(device: torch.device) -> tuple[int, int] | None:
-    """Start peaks anew; returns what is allocated and reserved by now."""
+    """Reset the peaks; return the bytes that are allocated and reserved now."""
     if device.type != "cuda":
         return None
     torch.cuda.reset_peak_memory_stats(device)

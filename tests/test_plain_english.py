@@ -1,0 +1,245 @@
+"""The text of the package is plain English: docstrings, help, messages and names.
+
+The patterns are a short list of expressions that readers stumbled over. A new entry needs a reason,
+and must not match ordinary English ("is None", "given a batch", "found 3 errors", "taken from").
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import boxmend
+
+ROOT = Path(boxmend.__file__).parent
+PACKAGES = sorted(path.name for path in ROOT.iterdir() if path.suffix in ("", ".py"))
+PACKAGES = [name for name in PACKAGES if name not in ("__pycache__", "py.typed")]
+
+DIALECT = {
+    r"\bvouch": "say 'unverified' or 'noisy' annotations",
+    r"\bby heart\b": "the term is 'memorise'",
+    r"\b(?:is|are|was|were|be|been|being|gets?) told\b(?! apart)": "say who prints or knows what",
+    r"\b(?:told|tells?|telling) of\b": "say 'report', 'print' or 'raise'",
+    r"\b(?:is|are|was|were) (?:said|heard)\b": "say who says it: 'the message names the file'",
+    r"\b(?:said|says?|saying) of\b": "name the subject: 'what the verdicts say about a fix'",
+    r"\b(?:has|have|had) (?:a|no) say\b": "code has no opinion: 'does not count for labels'",
+    r"\bspeaks? (?:for|against)\b": "code does not speak: 'supports', 'evidence for'",
+    r"\bhears?\b": "code does not hear: 'is called with', 'receives'",
+    r"\bheld against\b": "say 'compared with'",
+    r"\bannotations? of nothing\b": "the term is 'spurious annotation'",
+    r"\b(?:that|which) (?:is|are) none\b": "a noun cannot be negated: 'a box that is not finite'",
+    r"\bwhat (?:became|becomes) of\b": "name the result: 'the verdict on each annotation'",
+    r"\b(?:become|became|comes|came|come) of (?:it|them|that)\b": "name the result",
+    r"\bis to go\b": "say 'is removed'",
+    r"\bgo(?:es)? by (?:it|them|the|its|their)\b": "say 'uses'",
+    r"\bstands? (?:in|at|beside|behind) (?!for\b)": "text does not stand: 'is in'",
+    r"\bwithout a word\b": "say what is missing: 'without a result'",
+    r"\b(?:cannot|can) be had\b": "say 'is not available'",
+    r"\bis no wonder\b": "explain the reason",
+    r"\bslips? of (?:a|the) hand\b": "say 'wrong click'",
+    r"\bput into words\b|\bin words$": "say 'as text'",
+    r"\bkeepsakes?\b": "the term is 'artifacts'",
+    r"\btak(?:e|es|en|ing) up\b(?! (?:\d|memory|space|time))": "say 'load', 'read', 'continue'",
+    r"(?<![\w.)\]])\.\d": "write numbers with a leading zero: 0.95",
+}
+"""Regular expressions, and why each is refused."""
+
+PARTICIPLES = frozenset(
+    re.findall(
+        r"\w+",
+        "begun bound built chosen done drawn fed felt found given gone grown heard held hidden "
+        "kept known laid left lost made meant met paid said seen sent shown sought spoken stood "
+        "struck taken thought thrown told torn understood worn written",
+    )
+)
+NO_PARTICIPLES = {
+    "bound": "noun: a limit",
+    "embed": "verb",
+    "need": "verb",
+    "proceed": "verb",
+    "seed": "noun and verb",
+    "shed": "verb",
+    "speed": "noun",
+}
+"""Names of functions that end like a participle, and what they are."""
+
+MESSAGE_CALLS = frozenset(
+    ("print", "say", "warn", "warning", "info", "error", "log", "report", "note")
+)
+ODD_WORDS = {
+    "told": "name the thing: message, summary, values",
+    "heard": "name the thing",
+    "wishes": "the term is 'request'",
+    "keepsakes": "the term is 'artifacts'",
+    "hopeless": "name quantity and unit",
+    "faint": "name quantity and unit",
+}
+"""Words that no public name may have, and what to write instead."""
+
+
+class Text(NamedTuple):
+    """A text in the source, and where it starts."""
+
+    place: str
+    text: str
+
+
+def python_files(package: str) -> list[Path]:
+    path = ROOT / package
+    return [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield docstrings and the strings below attributes."""
+    for node in ast.walk(tree):
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield value.lineno, value.value
+
+
+def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the texts of errors, printed lines, log lines and help."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and _is_message(node)):
+            for literal in literals(node):
+                yield node.lineno, literal
+
+
+def _is_message(call: ast.Call) -> bool:
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    return name.endswith(("Error", "Parameter")) or name in MESSAGE_CALLS
+
+
+def literals(node: ast.AST) -> Iterator[str]:
+    """Yield string literals; the values in an f-string become an ellipsis."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
+        )
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from literals(child)
+
+
+def texts(package: str) -> Iterator[Text]:
+    for path in python_files(package):
+        tree = ast.parse(path.read_text())
+        for line, text in (*docstrings(tree), *messages(tree)):
+            yield Text(f"{path.relative_to(ROOT)}:{line}", " ".join(text.split()))
+
+
+def dialect_in(text: str) -> list[str]:
+    """Return why a text is refused."""
+    matches = ((re.search(pattern, text, re.IGNORECASE), why) for pattern, why in DIALECT.items())
+    return [f"{match.group()!r}: {why}" for match, why in matches if match]
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield functions and methods, but not properties, whose names may be adjectives."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+            if not decorators & {"property", "cached_property"}:
+                yield node
+
+
+def is_participle(name: str) -> bool:
+    word = name.strip("_")
+    if "_" in word or word in NO_PARTICIPLES:
+        return False
+    return word in PARTICIPLES or (len(word) > 4 and word.endswith("ed"))
+
+
+def public_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield names of functions, classes, parameters, constants and fields without underscore."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for body in (tree.body, *bodies):
+        for node in body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if isinstance(node, ast.AnnAssign):
+                targets = [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    yield node.lineno, target.id
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_and_messages_are_plain(package: str) -> None:
+    refused = [
+        f"{place}: {reason} in {text[:160]!r}"
+        for place, text in texts(package)
+        for reason in dialect_in(text)
+    ]
+    assert refused == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_functions_are_not_named_by_a_bare_participle(package: str) -> None:
+    refused = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}; use verb and object"
+        for path in python_files(package)
+        for node in functions(ast.parse(path.read_text()))
+        if is_participle(node.name)
+    ]
+    assert refused == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_have_no_odd_words(package: str) -> None:
+    refused = [
+        f"{path.relative_to(ROOT)}:{line}: {name}; {why}"
+        for path in python_files(package)
+        for line, name in public_names(ast.parse(path.read_text()))
+        for word, why in ODD_WORDS.items()
+        if not name.startswith("_") and word in name.lower().split("_")
+    ]
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Return None if the threshold is None.",
+        "Given a batch, return its losses.",
+        "boxmend found 3 errors; the largest was taken from the table.",
+        "A score of 0.95 stands for a share; version 1.2.3 and RUN/.boxmend are fine.",
+        "Taken together, they say nothing about the noise. It is given as a fraction.",
+        "The pictures take up 2 GB; two classes cannot be told apart.",
+    ],
+)
+def test_ordinary_english_is_accepted(text: str) -> None:
+    assert dialect_in(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Train on annotations that nobody vouches for.",
+        "Whoever watches is told of it.",
+        "Verdicts are held against the truth.",
+        "A share of .95",
+        "Visits of warm-up have no say.",
+    ],
+)
+def test_the_dialect_is_refused(text: str) -> None:
+    assert dialect_in(text)
+
+
+@pytest.mark.parametrize("name", ["_told", "settled", "listed", "_taken", "joined"])
+def test_bare_participles_are_noticed(name: str) -> None:
+    assert is_participle(name)
+
+
+@pytest.mark.parametrize("name", ["seed", "embed", "speed", "is_settled", "read", "list_cells"])
+def test_verbs_and_nouns_are_no_participles(name: str) -> None:
+    assert not is_participle(name)
