@@ -63,6 +63,17 @@ def test_help_has_one_example_that_parses(
     command_line().parse_args(arguments, exit_on_error=False, print_error=False)
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_stays_whole_after_another_command_line(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = help_of(capsys, command)
+    assert run(["no-such-command"]) == 2
+    capsys.readouterr()
+    assert help_of(capsys, command) == before
+    assert "\nExample: boxmend" in before
+
+
 def test_an_example_with_an_unknown_flag_does_not_parse() -> None:
     with pytest.raises(CycloptsError):
         command_line().parse_args(

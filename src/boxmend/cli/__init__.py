@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -81,7 +82,7 @@ def command_line(chosen: str = "") -> App:
             app.command(
                 f"boxmend.cli.{MODULES.get(name, name)}:app",
                 name=name,
-                help=None if name == chosen else summary,
+                help=_help_of_command(name) if name == chosen else summary,
                 group=group,
                 sort_key=tuple(COMMANDS).index(name),
             )
@@ -89,6 +90,17 @@ def command_line(chosen: str = "") -> App:
     for flag in ("--help", "--version"):
         app[flag].group = (options,)
     return app
+
+
+def _help_of_command(name: str) -> str | None:
+    """Return the full help of a command.
+
+    The app of a command keeps the summary that an earlier command line of this process set.
+    """
+    module = import_module(f"boxmend.cli.{MODULES.get(name, name)}")
+    function = module.app.default_command
+    text: str | None = module.HELP if function is None else function.__doc__
+    return text
 
 
 def main() -> NoReturn:

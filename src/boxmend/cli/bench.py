@@ -35,11 +35,12 @@ Example: boxmend bench cells core --scale smoke
 """,
 }
 
-app = App(
-    name="bench",
-    help="Compare methods and error finders, and measure speed, on your hardware and data.\n\n"
-    "Example: boxmend bench table",
-)
+HELP = """Compare methods and error finders, and measure speed, on your hardware and data.
+
+Example: boxmend bench table
+"""
+
+app = App(name="bench", help=HELP)
 app.command(table_app)
 app.command(audit_app)
 app.command(suite_app)
