@@ -4,6 +4,8 @@ from math import inf, nan
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from boxmend.data.formats import load
@@ -90,6 +92,20 @@ def test_a_part_that_is_missing_is_noticed(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run", address, VISITS, rows_per_part=2)
     max((run / "ledger").glob("*.parquet")).unlink()
     with pytest.raises(DataError, match="4 entries, but the run wrote 5"):
+        read_history(open_run(run), load(address))
+
+
+def test_a_visit_without_an_annotation_is_refused(tmp_path: Path) -> None:
+    address = drawn(tmp_path, "coco")
+    run = finished_run(tmp_path / "run", address, VISITS)
+    (part,) = (run / "ledger").glob("*.parquet")
+    table = pq.read_table(part)
+    at = table.schema.get_field_index("annotation_id")
+    ids = pa.array([None, *table["annotation_id"].to_pylist()[1:]], table.schema.field(at).type)
+    pq.write_table(
+        table.set_column(at, table.schema.field(at), ids), part, write_page_checksum=True
+    )
+    with pytest.raises(DataError, match="visits without an annotation"):
         read_history(open_run(run), load(address))
 
 

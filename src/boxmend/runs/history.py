@@ -180,6 +180,11 @@ def _rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
         raise DataError(
             f"{run.path}: the dataset has annotations with the same id; see `boxmend check`"
         )
+    if ids.null_count:
+        raise DataError(
+            f"{run.path / 'ledger'}: has visits without an annotation; restore the run from a "
+            "copy, or train again"
+        )
     ledger_ids = ids.dictionary.to_pylist()
     unknown = [ledger_id for ledger_id in ledger_ids if ledger_id not in row_of]
     if unknown:

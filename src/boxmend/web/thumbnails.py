@@ -92,8 +92,8 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
     """Make the missing pictures of one image; decode it at most once."""
     if not request.path:
         return Thumbnails([], [], "the folder of the image is unknown")
-    size = read_header_size(request.path)
-    if size is None or min(size) < 1 or size[0] * size[1] > get_limit("image_pixels"):
+    size = _read_valid_size(request.path)
+    if size is None:
         return Thumbnails([], [], _problem(request.path))
     windows = [window(box, size) for box in request.boxes]
     cuts = [(window, side) for window in windows]
@@ -114,6 +114,27 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
                 file.write(picture)
     whole = names[len(windows)] if whole_side else ""
     return Thumbnails(windows, names[: len(windows)], whole=whole, size=size)
+
+
+def draw_picture(path: str, box: Box, side: int) -> tuple[Window, bytes] | None:
+    """Return the window around a box and its picture as JPEG; None if the image is unreadable."""
+    size = _read_valid_size(path) if path else None
+    if size is None:
+        return None
+    cut = window(box, size), side
+    try:
+        image = decode(path, scale_of(*cut), lambda stored_size: stored_size == size)
+    except Exception:  # decoders raise nearly anything for damaged files
+        return None
+    return cut[0], jpeg_of(image, cut, size)
+
+
+def _read_valid_size(path: str) -> Size | None:
+    """Return the size in the header of an image; None if it is missing, empty or too large."""
+    size = read_header_size(path)
+    if size is None or min(size) < 1 or size[0] * size[1] > get_limit("image_pixels"):
+        return None
+    return size
 
 
 def window(box: Box, size: Size) -> Window:

@@ -147,3 +147,12 @@ def test_a_long_list_of_objects_with_many_values_is_read(monkeypatch: pytest.Mon
     monkeypatch.setenv("BOXMEND_MAX_ANNOTATION_VALUES", "1000")
     polygon = {"segmentation": {"counts": [1] * 400_000, "size": [9, 9]}, "bbox": [1, 1, 2, 2]}
     assert len(read_bytes(document(box(**polygon)))) == 1
+
+
+@pytest.mark.parametrize("key", ["images", "annotations", "categories"])
+def test_a_number_in_place_of_a_list_is_refused(tmp_path: Path, key: str) -> None:
+    lists = dict.fromkeys(("images", "annotations", "categories"), "[]") | {key: "Infinity"}
+    path = tmp_path / "a.json"
+    path.write_text("{" + ", ".join(f'"{name}": {text}' for name, text in lists.items()) + "}")
+    with pytest.raises(DataError, match=f'is not a COCO dataset: "{key}" is not a list'):
+        boxmend.load(str(path))

@@ -114,6 +114,8 @@ def parse(data: bytes, path: Path, *, exact: bool = False) -> Parsed:
     if top is None:
         readable = _insert_placeholders(readable)
         top = _decode_top(readable, path, strict=True)
+        if top is not None:
+            _refuse_numbers_for_lists(data, readable, top, path)
     if top is None or bytes(top.images) in (b"", b"null"):
         raise DataError(f'{path}: is not a COCO dataset: it has no list "images"')
     lists = {"images": top.images, "annotations": top.annotations, "categories": top.categories}
@@ -122,6 +124,17 @@ def parse(data: bytes, path: Path, *, exact: bool = False) -> Parsed:
     except UNDECODABLE as error:
         raise DataError(f"{path}: is not a COCO dataset: {error}") from error
     return Parsed(data, readable, spans)
+
+
+def _refuse_numbers_for_lists(data: bytes, readable: bytes, top: _TopMembers, path: Path) -> None:
+    """Raise a DataError if the placeholder of a NaN or Infinity stands for a whole list."""
+    for key in ("images", "annotations", "categories"):
+        raw = getattr(top, key)
+        if raw is _ABSENT:
+            continue
+        start = get_offset(readable, raw)
+        if readable[start : start + 1] == b"[" and data[start : start + 1] != b"[":
+            raise DataError(f'{path}: is not a COCO dataset: "{key}" is not a list')
 
 
 def _find_entries(data: bytes, raw: msgspec.Raw, exact: bool, path: Path) -> EntrySpans:

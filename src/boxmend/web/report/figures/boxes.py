@@ -1,10 +1,8 @@
 """Boxes as annotated, after centre matching, and final, on images (figure 4 of the paper)."""
 
 import base64
-import tempfile
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from boxmend.data.types import Box
 from boxmend.runs.opening import OpenRun
@@ -12,7 +10,7 @@ from boxmend.web.charts import axes, drawing, marks, words
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.web.report.figures.examples import MAX_CANDIDATES, examples
 from boxmend.web.report.record import Figure, RunRecord
-from boxmend.web.thumbnails import ASPECT, Request, Window, pictures_of
+from boxmend.web.thumbnails import ASPECT, Window, draw_picture
 
 NAME, TITLE = "boxes", "Boxes and labels, before and after"
 COLUMNS = (
@@ -51,10 +49,9 @@ def boxes(record: RunRecord) -> Figure | None:
     Unreadable images are skipped. The choice is deterministic.
     """
     opened = record.opened
-    with tempfile.TemporaryDirectory() as folder:
-        candidates = islice(examples(opened), MAX_CANDIDATES)
-        pictured = (_example(opened, row, Path(folder)) for row in candidates)
-        shown = list(islice(filter(None, pictured), NUM_EXAMPLES))
+    candidates = islice(examples(opened), MAX_CANDIDATES)
+    pictured = (_example(opened, row) for row in candidates)
+    shown = list(islice(filter(None, pictured), NUM_EXAMPLES))
     if not shown:
         return None
     caption = (
@@ -68,19 +65,16 @@ def boxes(record: RunRecord) -> Figure | None:
     return Figure(NAME, TITLE, caption, svg, COLUMNS, rows)
 
 
-def _example(opened: OpenRun, row: int, folder: Path) -> Example | None:
+def _example(opened: OpenRun, row: int) -> Example | None:
     """Return the annotation with its picture, or None if its image cannot be read."""
     settlement = opened.settlement
     columns = (opened.dataset.boxes, settlement.matched_boxes, settlement.boxes)
     sides = [column[row].tolist() for column in columns]
     annotated, matched, final = ((box[0], box[1], box[2], box[3]) for box in sides)
     image = int(opened.dataset.image_rows[row])
-    request = Request(opened.dataset.images.paths[image], [_around(annotated, matched, final)])
-    thumbnails = pictures_of(request, folder, LONG_SIDE)
-    if not thumbnails.names:
-        return None
-    picture = (folder / thumbnails.names[0]).read_bytes()
-    return Example(row, (annotated, matched, final), thumbnails.windows[0], picture)
+    path = opened.dataset.images.paths[image]
+    drawn = draw_picture(path, _around(annotated, matched, final), LONG_SIDE)
+    return None if drawn is None else Example(row, (annotated, matched, final), *drawn)
 
 
 def _around(*boxes: Box) -> Box:
