@@ -1,11 +1,11 @@
-"""How long an audit of a dataset as large as COCO takes, and how much memory.
+"""Measure the time and memory of an audit of a dataset as large as COCO.
 
 118,000 images with 860,000 annotations of 80 classes and 4 million detections are made up: true
 objects in random places, annotated with 10 % wrong labels, edges off by up to 10 % of the side, 3 %
 missing and 3 % spurious annotations. The detector sees nine objects of ten, most of them under
-their true label; what else it says lies anywhere, or near an object, at low scores. The command
-runs in a process of its own; another one tells of the parts. Told are seconds on the wall and on
-the processors, and the peak memory so far.
+their true label; its other detections lie anywhere, or near an object, and have low scores. One
+process runs the command, and another one measures the parts. The output has wall-clock seconds,
+processor seconds and the peak memory so far.
 
     python benchmarks/bench_audit.py [--images N] [--format json|parquet] [--probe SHARE]
 """
@@ -49,17 +49,17 @@ def make_files(folder: Path, num_images: int, format: str) -> Path:
     num = round(num_images * ANNOTATIONS_PER_IMAGE)
     images = np.sort(rng.integers(0, num_images, num))
     labels = np.minimum(rng.geometric(0.06, num) - 1, NUM_LABELS - 1)  # few classes are common
-    boxes = _placed(rng, num)
+    boxes = _random_boxes(rng, num)
     _write_dataset(folder / "data.json", num_images, _noisy(rng, images, labels, boxes))
     out = folder / f"found.{format}"
-    found = _found(rng, round(num_images * DETECTIONS_PER_IMAGE), images, labels, boxes)
+    found = _random_detections(rng, round(num_images * DETECTIONS_PER_IMAGE), images, labels, boxes)
     writer = _write_results if format == "json" else _write_table
     writer(out, *found)
     return out
 
 
-def _placed(rng: np.random.Generator, num: int) -> Floats:
-    """Boxes [n, 4] of all sizes within the image, xywh."""
+def _random_boxes(rng: np.random.Generator, num: int) -> Floats:
+    """Return boxes [n, 4] of all sizes within the image, xywh."""
     sides = np.clip(rng.lognormal(4.2, 0.8, (num, 2)), 8, (WIDTH, HEIGHT))
     low = rng.random((num, 2)) * ((WIDTH, HEIGHT) - sides)
     return np.concatenate([low, sides], axis=1)
@@ -81,14 +81,14 @@ def _noisy(
     return (
         np.append(images[is_there], rng.integers(0, images.max() + 1, extra)),
         np.append(noisy[is_there], rng.integers(0, NUM_LABELS, extra)),
-        np.concatenate([_shaken(rng, boxes, OFF)[is_there], _placed(rng, extra)]),
+        np.concatenate([_shaken(rng, boxes, OFF)[is_there], _random_boxes(rng, extra)]),
     )
 
 
-def _found(
+def _random_detections(
     rng: np.random.Generator, num: int, images: Rows, labels: Rows, boxes: Floats
 ) -> tuple[Rows, Rows, Floats, Floats]:
-    """Detections by image: rows of images, labels, boxes and scores."""
+    """Return detections by image: rows of images, labels, boxes and scores."""
     near = round(num * NEAR)
     # The first ones are a good detection of most objects, the next ones repeat some less well.
     first = np.flatnonzero(rng.random(len(images)) < 0.9)[:near]
@@ -102,7 +102,7 @@ def _found(
         [
             _shaken(rng, boxes[first], 0.08),
             _shaken(rng, boxes[again], 0.3),
-            _placed(rng, num - near),
+            _random_boxes(rng, num - near),
         ]
     )
     sure = np.concatenate([rng.beta(5, 1.5, len(first)), rng.beta(1, 8, num - len(first))])
@@ -169,7 +169,7 @@ def parts(folder: Path, found: Path) -> dict[str, Any]:
     told: dict[str, Any] = {"parts": {}}
     began, worked = time.perf_counter(), time.process_time()
 
-    def done(part: str) -> None:
+    def record_part(part: str) -> None:
         nonlocal began, worked
         told["parts"][part] = {
             "seconds": time.perf_counter() - began,
@@ -179,13 +179,13 @@ def parts(folder: Path, found: Path) -> dict[str, Any]:
         began, worked = time.perf_counter(), time.process_time()
 
     dataset = load(str(folder / "data.json"))
-    done("read the dataset")
+    record_part("read the dataset")
     predictions = read_predictions([found], dataset)
-    done("read the detections")
+    record_part("read the detections")
     result = audit(dataset, predictions, AuditSettings(probe=0))
-    done("audit")
+    record_part("audit")
     write_fixes(folder / "fixes.parquet", dataset, result.fixes, fingerprint(dataset))
-    done("write the fixes")
+    record_part("write the fixes")
     counts = {"annotations": len(dataset), "detections": len(predictions)}
     return {**told, **counts, "fixes": len(result.fixes)}
 
@@ -226,12 +226,12 @@ def measure(num_images: int, format: str, probe: float) -> None:
     print(f"{num_images:,} images, {told['annotations']:,} annotations, ", end="")
     print(f"{told['detections']:,} detections, {told['fixes']:,} fixes")
     for part, one in told["parts"].items():
-        print(f"{part}: {_told(one)}")
-    print(f"the command, with a probe of {probe}: {_told(whole)}")
+        print(f"{part}: {_format_measurement(one)}")
+    print(f"the command, with a probe of {probe}: {_format_measurement(whole)}")
     print(f"wanted: at most {MOST_SECONDS} s and {MOST_GIB} GiB")
 
 
-def _told(one: dict[str, float]) -> str:
+def _format_measurement(one: dict[str, float]) -> str:
     work = f"{one['seconds']:.1f} s ({one['cpu_seconds']:.1f} s of work)"
     return f"{work}, peak {one['gib']:.2f} GiB"
 

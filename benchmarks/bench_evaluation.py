@@ -133,8 +133,8 @@ def by_parts(folder: Path) -> dict[str, Any]:
 TASKS = {"pycocotools": by_pycocotools, "boxmend": by_boxmend, "parts": by_parts}
 
 
-def measured(task: str, folder: Path) -> dict[str, Any]:
-    """Run a task in a process of its own; what it told, and its peak memory."""
+def measure_task(task: str, folder: Path) -> dict[str, Any]:
+    """Run a task in its own process; return its figures and its peak memory."""
     command = [sys.executable, __file__, "--task", task, "--folder", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     told: dict[str, Any] = json.loads(done.stdout)
@@ -146,7 +146,7 @@ def compare(num_images: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_files(folder, num_images)
-        told = [{task: measured(task, folder) for task in TASKS} for _ in range(rounds)]
+        told = [{task: measure_task(task, folder) for task in TASKS} for _ in range(rounds)]
     seconds = {
         task: statistics.median(one[task]["seconds"] for one in told)
         for task in ("pycocotools", "boxmend")

@@ -59,7 +59,7 @@ class Visits:
             for first in range(0, len(batches), STEPS_AT_ONCE):
                 rows = [self._rows(images) for images in batches[first : first + STEPS_AT_ONCE]]
                 whole = self._entries(epoch, step, rows)
-                yield from _parted(whole, [len(one) for one in rows])
+                yield from _split_entries(whole, [len(one) for one in rows])
                 step += len(rows)
 
     def _rows(self, images: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -100,7 +100,7 @@ class Visits:
         )
 
 
-def _parted(whole: Entries, sizes: list[int]) -> Iterator[Entries]:
+def _split_entries(whole: Entries, sizes: list[int]) -> Iterator[Entries]:
     ends = np.cumsum(sizes).tolist()
     columns = {name: getattr(whole, name) for name in FIELDS}
     for start, end in zip([0, *ends], ends, strict=False):
@@ -142,7 +142,7 @@ def last_epoch(run: Path) -> pa.Table:
 
 
 def last_labels(run: Path) -> pa.Table:
-    """What became of the labels in the last epoch, by three columns."""
+    """Read the decisions about labels in the last epoch: three columns."""
     return read(run, ["annotation_id", "verdict", "new_label"], last_epoch_only=True)
 
 

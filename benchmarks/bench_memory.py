@@ -1,9 +1,10 @@
-"""Host memory that a training on a COCO-sized dataset keeps for annotations, memory and ledger.
+"""Measure the host memory of a training on a dataset as large as COCO.
 
-118,000 images, 860,000 annotations, 80 labels, read from a COCO file; images themselves are no
-part of it and need not exist. Each part is made in turn in one process, and what it keeps is what
-the process has more of afterwards; the peak while it is made is told besides. On a GPU the
-loader's columns and the memory lie on the device; here all is on the host, the most it can be.
+The dataset has 118,000 images, 860,000 annotations and 80 labels in a COCO file; image files are
+not needed. One process makes the annotations, the memory across visits and the ledger in turn. For
+each part it prints by how much the memory of the process grows, and the peak meanwhile. With a GPU
+the columns of the loader and the memory across visits are on the device; here all is on the host,
+which is the worst case.
 
     python benchmarks/bench_memory.py [--annotations N]
 """

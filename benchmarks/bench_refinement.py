@@ -75,8 +75,8 @@ class Heads:
         return [power / total for power in powers], regressed
 
 
-def drawn(rng: np.random.Generator) -> tuple[Annotations, PaddedProposals]:
-    """A batch of random boxes, with proposals that scatter around each of them."""
+def random_batch(rng: np.random.Generator) -> tuple[Annotations, PaddedProposals]:
+    """Return a batch of random boxes, with proposals that scatter around each of them."""
     objects = _boxes(rng, OBJECTS)
     near = np.repeat(objects, NEAR, axis=1)
     near = near + rng.normal(0, 3, near.shape)
@@ -135,7 +135,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     rng = np.random.default_rng(0)
     heads, literally = Heads(rng), oracle()
-    annotations, proposals = drawn(rng)
+    annotations, proposals = random_batch(rng)
     sizes = torch.tensor([[HEIGHT, WIDTH]] * IMAGES)
     queue = torch.from_numpy(rng.exponential(2, QUEUE)).float()
     constants = Constants(steps=VARIANTS["mend-paper"])

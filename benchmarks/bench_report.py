@@ -153,7 +153,7 @@ class Took(NamedTuple):
     answer: dict[str, Any]
 
 
-def timed(command: list[str]) -> Took:
+def time_command(command: list[str]) -> Took:
     """Run a command that answers in JSON."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
@@ -188,7 +188,7 @@ def tell(folder: Path, annotations: int, num_images: int) -> None:
     """Make, report, open, and print what it took."""
     run = make_run(folder, annotations, num_images)
     command = [sys.executable, "-m", "boxmend", "report", str(run), "--json"]
-    first, again = timed(command), timed(command)
+    first, again = time_command(command), time_command(command)
     told = first.answer
     beside = Path(told["picture_folder"])
     size = sum(one.stat().st_size for one in beside.iterdir())

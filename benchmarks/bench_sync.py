@@ -22,7 +22,7 @@ from boxmend.data.formats import FORMATS
 from boxmend.data.formats.writing import WriteOptions, write
 
 
-def timed(dataset: Dataset, out: Path, format: str, *, sync: bool) -> float:
+def time_writing(dataset: Dataset, out: Path, format: str, *, sync: bool) -> float:
     """Write a dataset into a new folder, and return the seconds that takes."""
     begin = time.perf_counter()
     write(dataset, out, format, WriteOptions(allow_lossy=True, sync=sync))
@@ -50,7 +50,10 @@ def main() -> None:
         for format in FORMATS:
             seconds = np.array(
                 [
-                    [timed(dataset, folder / "out", format, sync=sync) for sync in (False, True)]
+                    [
+                        time_writing(dataset, folder / "out", format, sync=sync)
+                        for sync in (False, True)
+                    ]
                     for _ in range(options.rounds)
                 ]
             )

@@ -46,14 +46,14 @@ LOG_EVERY = 100  # steps
 
 @dataclass(frozen=True)
 class Place:
-    """Where it is trained, and with how many processes that decode."""
+    """The device of a training, and its number of processes that decode."""
 
     device: torch.device
     precision: torch.dtype
     workers: int
 
 
-def trained(detector: Detector, dataset: Dataset, settings: TrainSettings, place: Place) -> int:
+def train_plain(detector: Detector, dataset: Dataset, settings: TrainSettings, place: Place) -> int:
     """Train a detector's weights by the plain recipe; returns the number of steps."""
     network = prepare_network(detector, settings.image_size).to(place.device)
     trainer = PlainTrainer(network, place.device, place.precision)
@@ -77,10 +77,10 @@ def _say(loss: Tensor, step: int, number: int, rate: float) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def scored(
+def score_weights(
     detector: Detector, truth: Dataset, names: Sequence[str], settings: TrainSettings, place: Place
 ) -> dict[str, float]:
-    """AP50 of the weights by both rules, as a training has it scored at its end."""
+    """Return the AP50 of the weights by both rules, as at the end of `boxmend train`."""
     loader = make_loader(settings, truth, Processes(place.device), lambda text: None)
     found = detect(detector, loader, settings.batch_size, precision=place.precision)
     scores = score(found, truth, tuple(names))
@@ -90,16 +90,16 @@ def scored(
     }
 
 
-def measured(
+def train_and_score(
     dataset: Dataset, truth: Dataset, settings: TrainSettings, workers: int
 ) -> dict[str, Any]:
-    """Train and score; plain values for JSON."""
+    """Train and score; return plain values for JSON."""
     ensure_scorable(truth, dataset.label_names, "the data to score on (--val)", "the training data")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     place = Place(device, resolve_precision(settings.precision, device), workers)
     detector = make_detector(settings, len(dataset.label_names))
     started = time.monotonic()
-    steps = trained(detector, dataset, settings, place)
+    steps = train_plain(detector, dataset, settings, place)
     seconds = time.monotonic() - started
     return {
         "recipe": "plain",
@@ -107,7 +107,7 @@ def measured(
         "epochs": settings.epochs,
         "steps": steps,
         "images_per_second": steps * settings.batch_size / seconds,
-        **scored(detector, truth, dataset.label_names, settings, place),
+        **score_weights(detector, truth, dataset.label_names, settings, place),
     }
 
 
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, MOST_WORKERS))
     options: Any = parser.parse_args()
     data, truth = boxmend.load(*options.data), boxmend.load(*options.val)
-    print(json.dumps(measured(data, truth, settings_of(options), options.workers)))
+    print(json.dumps(train_and_score(data, truth, settings_of(options), options.workers)))
 
 
 if __name__ == "__main__":
