@@ -78,7 +78,7 @@ def test_another_network_is_refused_with_what_differs(
         (nn.Linear(2, 4).state_dict(), r"weight of its average is \(4, 2\) instead of \(3, 2\)"),
         ({"weight": torch.zeros(3, 2)}, r"bias of its average is None instead of \(3,\)"),
         (nn.Sequential(nn.Linear(2, 3)).state_dict(), "of its average is None instead of"),
-        ([torch.zeros(3, 2)], "its average is a list"),
+        ([torch.zeros(3, 2)], "its average is of type list"),
     ],
 )
 def test_the_average_of_another_network_is_refused_with_what_differs(

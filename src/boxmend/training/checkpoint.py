@@ -103,7 +103,7 @@ def _find_problem(
 ) -> str | None:
     """Return what is missing in a checkpoint or differs from the expected weights, or None."""
     if not isinstance(state, dict):
-        return f"it holds a {type(state).__name__}"
+        return f"it holds an object of type {type(state).__name__}"
     if state.get("format", FORMAT) != FORMAT:
         return f"its format is {state['format']!r}, and this version of boxmend reads {FORMAT}"
     for part in PARTS:
@@ -111,7 +111,7 @@ def _find_problem(
             return f"it has no {part}"
     for part in ("network", "average", "method"):
         if not isinstance(state[part], dict):
-            return f"its {part} is a {type(state[part]).__name__}"
+            return f"its {part} is of type {type(state[part]).__name__}"
     for name in method:
         if name not in state["method"]:
             return f"its method has no {name}; another version of boxmend wrote it"
