@@ -101,10 +101,9 @@ def test_a_visit_without_an_annotation_is_refused(tmp_path: Path) -> None:
     (part,) = (run / "ledger").glob("*.parquet")
     table = pq.read_table(part)
     at = table.schema.get_field_index("annotation_id")
-    ids = pa.array([None, *table["annotation_id"].to_pylist()[1:]], table.schema.field(at).type)
-    pq.write_table(
-        table.set_column(at, table.schema.field(at), ids), part, write_page_checksum=True
-    )
+    field = table.schema.field(at).with_nullable(True)
+    ids = pa.array([None, *table["annotation_id"].to_pylist()[1:]], field.type)
+    pq.write_table(table.set_column(at, field, ids), part, write_page_checksum=True)
     with pytest.raises(DataError, match="visits without an annotation"):
         read_history(open_run(run), load(address))
 
