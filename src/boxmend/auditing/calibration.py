@@ -52,12 +52,6 @@ class Share:
         """
         return self.value - (self.value - self.low) / 4
 
-    @property
-    def halved(self) -> "Share":
-        """A share without uncertainty, halfway between the value and its lower bound."""
-        middle = (self.value + self.low) / 2
-        return Share(middle, middle, middle)
-
     def widen_bounds(self, margin: float) -> "Share":
         """Return the share with wider bounds, so that a share up to `margin` may be 0."""
         return Share(self.value, max(self.low - margin, 0.0), min(self.high + margin / 2, 1.0))

@@ -9,10 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.calibration import NOT_MEASURED, Share, fit_mean_curve, make_sample
+from boxmend.auditing.calibration import (
+    NOT_MEASURED,
+    Share,
+    estimate_error_share,
+    fit_mean_curve,
+    make_sample,
+)
 from boxmend.auditing.evidence import NONE, Detected, Objects
 from boxmend.auditing.fixes.table import GOOD_IOU
-from boxmend.auditing.likeness import fit_likeness, judge_by_scores
+from boxmend.auditing.likeness import fit_likeness, judge_by_ratios
 from boxmend.auditing.pairs import Pairs, find_largest, find_overlaps
 from boxmend.data.boxes import compute_areas, compute_iou
 from boxmend.data.types import Floats, Mask, Rows
@@ -27,6 +33,7 @@ class GrossBoxConstants:
     min_annotations: int = 100  # with a detection; fewer are too few to fit
     max_planted: int = 100_000
     overlap_power: float = 2.0  # of the IoU, in the choice of the best detection
+    model_weight: float = 1 / 3  # of the regression, beside the counts, in log odds
     min_rate: float = 0.015  # of gross boxes; detections of some good boxes look as bad
 
 
@@ -87,7 +94,8 @@ def judge_gross_boxes(
     known = _describe_boxes(planted, detected, matched, sizes)[is_known]
     model = fit_likeness(seen, known)
     scores, planted_scores = model.score(seen), model.score(known)
-    p, share = judge_by_scores(scores, planted_scores)
+    share = estimate_error_share(make_sample(scores), make_sample(planted_scores))
+    p = judge_by_ratios(scores, planted_scores, None, share.cautious, GROSS_BOXES.model_weight)
     after = compute_iou(detected.boxes[matched.detections], objects.boxes[rows])[is_known]
     before = compute_iou(planted.boxes, objects.boxes[rows])[is_known]
     is_right = (after >= GOOD_IOU) & (after > before)

@@ -92,13 +92,13 @@ def judge_annotations(
     `labels` is a judgement of labels to use instead of a new one.
     """
     objects, detected = scene.objects, scene.detected
+    model, boxes = _judge_boxes(scene, evidence, random)
     presence = Presence(np.zeros(len(objects)), NOT_MEASURED)
     if detected is not None:
-        presence = judge_presence(objects, evidence, detected, scene.sizes, random)
+        presence = judge_presence(objects, evidence, detected, scene.sizes, model.noise, random)
     p_real = 1 - presence.p_spurious
     if labels is None:
-        labels = judge_labels(objects, evidence, p_real, random)
-    model, boxes = _judge_boxes(scene, evidence, random)
+        labels = judge_labels(objects, evidence, p_real, model.noise, random)
     gross = None
     if detected is not None:
         gross = judge_gross_boxes(objects, detected, scene.sizes, random)
@@ -108,7 +108,7 @@ def judge_annotations(
     missing = UnexplainedDetections(none.astype(np.int64), none, none, NOT_MEASURED)
     if detected is not None:
         seen = objects, scene.ignored, detected
-        missing = find_missing(seen, p_real, 1 - labels.p_wrong)
+        missing = find_missing(seen, p_real, 1 - labels.p_wrong, model.noise)
     p_there = p_real.copy()
     p_there[repeats.rows] *= 1 - repeats.p_duplicate
     return AuditOpinion(labels, boxes, model, presence, repeats, missing, p_there, gross)

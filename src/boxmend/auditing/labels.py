@@ -13,7 +13,7 @@ from boxmend.auditing.calibration import Share, fit_error_curve, fit_mean_curve,
 from boxmend.auditing.confusion_tables import CONFUSIONS, tabulate_contradictions
 from boxmend.auditing.confusions import ConfusionModel, fit_confusions, log_odds_of_wrong
 from boxmend.auditing.evidence import NONE, Evidence, Objects
-from boxmend.auditing.likeness import keep_order
+from boxmend.auditing.likeness import blend_log_odds, keep_order
 from boxmend.data.types import Floats, Rows
 
 
@@ -25,7 +25,12 @@ class LabelConstants:
     max_copies: int = 8  # of each annotation, for planted errors
     max_planted: int = 200_000  # labels; more add time, not precision
     model_error: float = 0.15  # relative error of an estimated rate
-    min_trust: float = 0.8  # in planted labels of classes that look alike; 1 for others
+    min_trust: float = 0.1  # in the rates of planted wrong labels
+    alike_background_rate: float = 0.007  # of look-alikes that a confident detector confuses
+    spread_excess: float = 0.5  # relative excess of rates between other classes, times the rate
+    model_weight: float = 0.5  # of the confusion model, beside the counts, in log odds
+    noise_background_rate: float = 0.03  # of confused look-alikes, per squared box noise
+    max_odds_factor: float = 1.3  # by which blending may raise the odds, to keep their sum
     alike_likeness: float = 1.5  # of classes that look alike; see `confusions`
     background_rate: float = 0.002  # of right labels that a confident detector contradicts
     min_rate: float = 0.005  # below it, errors of the detector look like wrong labels
@@ -45,9 +50,16 @@ class LabelOpinion:
 
 
 def judge_labels(
-    objects: Objects, evidence: Evidence, p_real: Floats, random: np.random.Generator
+    objects: Objects,
+    evidence: Evidence,
+    p_real: Floats,
+    box_noise: float,
+    random: np.random.Generator,
 ) -> LabelOpinion:
-    """Judge labels; `p_real` [n] is the probability that an annotation is of an object."""
+    """Judge labels; `p_real` [n] is the probability that an annotation is of an object.
+
+    `box_noise` is the error of edges in shares of the side.
+    """
     n, num_labels = len(objects), objects.num_labels
     if num_labels < 2 or not n:
         return LabelOpinion(np.zeros(n), np.full(n, NONE), np.zeros(n), Share(0.0, 0.0, 0.0))
@@ -59,14 +71,17 @@ def judge_labels(
     seen, best = _judge_by_model(model, evidence, rows, objects.labels)
     copies = np.tile(rows, int(np.clip(LABELS.max_planted // n, 1, LABELS.max_copies)))
     labels, chances = _draw_wrong_labels(model, objects.labels[copies], random)
-    chances *= _measure_trust(model, labels, objects.labels[copies], chances)
     suspicions, fixes = _judge_by_model(model, evidence, copies, labels)
     share = float((chances * p_real[copies]).sum() / max(p_real[copies].sum(), 1e-9))
+    alike = _measure_likeness(model, labels, objects.labels[copies], chances)
+    trust = _measure_trust(share, alike, box_noise)
+    chances, share = chances * trust, share * trust
     observed = make_sample(seen, p_real)
     p_wrong = 1 / (1 + np.exp(-seen))
     for _ in range(LABELS.num_rounds):
         planted = make_sample(suspicions, chances * p_real[copies] * (1 - p_wrong[copies]))
         p_wrong = keep_order(fit_error_curve(observed, planted, share).at(seen), seen)
+    p_wrong = _blend_with_model(p_wrong, seen + np.log(trust), share)
     is_right = (fixes == objects.labels[copies]).astype(np.float64)
     p_right = fit_mean_curve(planted, is_right).at(seen)
     p_fix = np.where(best == NONE, 0.0, p_wrong * p_right)
@@ -108,17 +123,41 @@ def _draw_wrong_labels(
     return labels, np.where(labels == true_labels, 0.0, chances)
 
 
-def _measure_trust(
+def _blend_with_model(p: Floats, log_odds: Floats, share: float) -> Floats:
+    """Return probabilities from counts, blended with the log odds of the confusion model.
+
+    Blending lowers the sum of the probabilities. Raise all odds by one factor to restore it.
+    """
+    blended = blend_log_odds(p, log_odds, LABELS.model_weight)
+    low, high = 1.0, LABELS.max_odds_factor
+    odds = blended / (1 - blended)
+    for _ in range(30):
+        middle = (low + high) / 2
+        raised = middle * odds / (1 + middle * odds)
+        low, high = (middle, high) if raised.sum() < share * len(p) else (low, middle)
+    found: Floats = low * odds / (1 + low * odds)
+    return found
+
+
+def _measure_likeness(
     model: ConfusionModel, labels: Rows, true_labels: Rows, chances: Floats
 ) -> float:
-    """Return the factor for the rates of planted labels, lower for classes that look alike.
-
-    How often a confident detector confuses such classes varies more than the model assumes.
-    """
+    """Return the share, from 0 to 1, of planted labels between classes that look alike."""
     likeness = model.likeness[labels, true_labels]
-    part = np.clip(likeness / LABELS.alike_likeness, 0.0, 1.0)
-    mean = float((part * chances).sum() / max(float(chances.sum()), 1e-12))
-    return 1 - (1 - LABELS.min_trust) * mean
+    is_alike = np.clip(likeness / LABELS.alike_likeness, 0.0, 1.0)
+    return float((is_alike * chances).sum() / max(float(chances.sum()), 1e-12))
+
+
+def _measure_trust(share: float, alike: float, box_noise: float) -> float:
+    """Return the factor for the rates of planted labels.
+
+    A confident detector confuses some objects of classes that look alike (`alike` is the share of
+    such labels), at whatever rate the labels are wrong. Rates between other classes are too large
+    in proportion to themselves, since the detector has learnt from wrong labels.
+    """
+    background = LABELS.alike_background_rate + LABELS.noise_background_rate * box_noise**2
+    excess = LABELS.spread_excess * share * (1 - alike)
+    return max(1 - background * alike / max(share, 1e-9) - excess, LABELS.min_trust)
 
 
 def _estimate_rate(rate: float, bounds: list[float], number: int) -> Share:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
-from boxmend.auditing.calibration import Share, estimate_error_share, fit_error_curve, make_sample
+from boxmend.auditing.calibration import CALIBRATION, fit_error_curve, make_sample
 from boxmend.data.types import Floats, Mask, Rows
 
 
@@ -22,6 +22,7 @@ class LikenessConstants:
     max_halvings: int = 12  # of a step that increases the loss
     max_feature: float = 5.0  # standard deviations from the mean, at which features are cut off
     max_samples: int = 100_000  # observed, and planted; more only add time
+    max_blended: float = 0.999  # probability, of counts and of a model, before they are blended
     rank_share: float = 1e-3  # of a probability, that depends on the rank of the score
 
 
@@ -80,17 +81,33 @@ def fit_likeness(
     return replace(scale, weights=coefficients)
 
 
-def judge_by_scores(
-    observed: Floats, planted: Floats, weights: Floats | None = None, share: Share | None = None
-) -> tuple[Floats, Share]:
-    """Return the probability [n] that an observation is an error, and the share of errors.
+def blend_log_odds(p: Floats, log_odds: Floats, weight: float) -> Floats:
+    """Return the weighted mean, in log odds, of probabilities from counts and from a model.
 
-    Higher scores are more suspicious; `share` is used instead of a new estimate if it is given.
+    Counts are right on average but equal for whole blocks of observations. The log odds of a model
+    rank the members of a block. Where the counts give 0, the result is 0.
     """
-    seen, known = make_sample(observed), make_sample(planted, weights)
-    measured = estimate_error_share(seen, known) if share is None else share
-    p = fit_error_curve(seen, known, measured.value if share else measured.cautious).at(observed)
-    return keep_order(p, observed), measured
+    limit = LIKENESS.max_blended
+    inside = np.clip(p, 1e-12, limit)
+    bounded = np.minimum(log_odds, np.log(limit / (1 - limit)))
+    mean = (1 - weight) * (np.log(inside) - np.log1p(-inside)) + weight * bounded
+    blended: Floats = np.where(p > 0, expit(mean), 0.0)
+    return blended
+
+
+def judge_by_ratios(
+    log_ratios: Floats, planted: Floats, weights: Floats | None, share: float, model_weight: float
+) -> Floats:
+    """Return the probability [n] that an observation is an error, given the share of errors.
+
+    The scores of a regression are log ratios of two densities, of planted errors to observations.
+    """
+    if share <= 0 or not len(log_ratios):
+        return np.zeros(len(log_ratios))
+    curve = fit_error_curve(make_sample(log_ratios), make_sample(planted, weights), share)
+    p = keep_order(curve.at(log_ratios), log_ratios)
+    ratios = np.minimum(share * np.exp(np.minimum(log_ratios, 20.0)), CALIBRATION.max_probability)
+    return blend_log_odds(p, np.log(ratios) - np.log1p(-ratios), model_weight)
 
 
 def keep_order(p: Floats, scores: Floats) -> Floats:

@@ -15,11 +15,10 @@ from boxmend.auditing.calibration import (
     Share,
     estimate_error_share,
     estimate_lowest_share,
-    fit_error_curve,
     make_sample,
 )
 from boxmend.auditing.evidence import NONE, Detected, Evidence, Objects
-from boxmend.auditing.likeness import fit_likeness, keep_order
+from boxmend.auditing.likeness import fit_likeness, judge_by_ratios
 from boxmend.auditing.missing import choose_most_confident
 from boxmend.auditing.pairs import find_largest, find_overlaps
 from boxmend.data.boxes import compute_areas
@@ -42,13 +41,18 @@ class PresenceConstants:
     sharing_power: int = 3  # of the share of a detection that overlaps another annotation more
     touching_min_iou: float = 0.02  # of two annotations that count as neighbours
     min_overlooked_share: float = 0.01  # detectors miss some clear objects
-    min_clutter_share: float = 0.02  # objects that are hard to detect look like clutter
+    part_trust: float = 0.55  # in the share of parts; some objects are annotated in part
+    kept_share: float = 1 / 50  # of an estimate that is not larger than these, to rank by
+    min_clutter_share: float = 0.0245  # objects that are hard to detect look like clutter
     num_strata: int = 5  # of annotations by size
     num_large_strata: int = 2  # those of the largest objects, which detectors rarely miss
     stratum_caution_deviations: float = 4.5  # corrects for taking the minimum over strata
     min_stratum: int = 400  # annotations; fewer are not split by size
     min_rate: float = 0.01  # of spurious annotations; objects that are hard to detect look spurious
-    max_probability: float = 0.9  # some real objects are never detected
+    overlooked_large_share: float = 0.35  # of overlooked objects, looks like boxes anywhere
+    noise_clutter: float = 0.55  # share that looks like clutter, per squared box noise
+    model_weight: float = 0.5  # of the regression, beside the counts, in log odds
+    max_probability: float = 0.97  # some real objects are never detected
 
 
 PRESENCE = PresenceConstants()
@@ -67,12 +71,13 @@ def judge_presence(
     evidence: Evidence,
     detected: Detected,
     sizes: Floats,
+    box_noise: float,
     random: np.random.Generator,
 ) -> Presence:
     """Return the probability that each annotation is spurious.
 
-    `sizes` [images, 2] are in pixels. Boxes are planted only into images that have detections and a
-    known size.
+    `sizes` [images, 2] are in pixels, `box_noise` is the error of edges in shares of the side.
+    Boxes are planted only into images that have detections and a known size.
     """
     images = np.unique(detected.image_rows)
     images = images[(sizes[images] > 0).all(axis=1)]
@@ -87,12 +92,14 @@ def judge_presence(
     unsupported = _estimate_unsupported_share(
         observed, anywhere, (objects, detected, sizes), overlooked
     )
+    large = PRESENCE.overlooked_large_share * overlooked  # most overlooked objects are small
+    parts = plant_parts(objects, number, random)
     for planted, floor in (
-        (anywhere, overlooked),
-        (plant_parts(objects, number, random), PRESENCE.min_overlooked_share / 2),
+        (anywhere, max(PRESENCE.min_overlooked_share, large)),
+        (parts, 0.0),
         (
             plant_on_clutter(objects, detected, number, random),
-            max(PRESENCE.min_clutter_share, overlooked),
+            max(PRESENCE.min_clutter_share, large) + PRESENCE.noise_clutter * box_noise**2,
         ),
     ):
         if len(planted) < PRESENCE.min_learnt:
@@ -100,13 +107,20 @@ def judge_presence(
         known = _describe_boxes(planted, (objects, np.full(len(planted), NONE)), detected, sizes)
         model = fit_likeness(observed, known)
         scores = model.score(observed)
-        seen, of_planted = make_sample(scores), make_sample(model.score(known))
-        share = subtract_overlooked(estimate_error_share(seen, of_planted), floor)
+        planted_scores = model.score(known)
+        share = subtract_overlooked(
+            estimate_error_share(make_sample(scores), make_sample(planted_scores)), floor
+        )
+        if planted is parts:
+            trust = PRESENCE.part_trust
+            share = Share(share.value * trust, share.low * trust, share.high)
         if planted is anywhere and unsupported.value > share.value:
             low, high = min(share.low, unsupported.low), max(share.high, unsupported.high)
             share = Share(unsupported.value, low, high)
-        p = fit_error_curve(seen, of_planted, share.cautious).at(scores)
-        p_spurious = np.maximum(p_spurious, keep_order(p, scores))
+        # Overlooked objects look like boxes anywhere at any suspicion, as only the counts show.
+        weight = 0.0 if planted is anywhere else PRESENCE.model_weight
+        p = judge_by_ratios(scores, planted_scores, None, share.value, weight)
+        p_spurious = np.maximum(p_spurious, p)
         rates.append(share)
     return Presence(np.minimum(p_spurious, PRESENCE.max_probability), _combine_rates(rates))
 
@@ -156,7 +170,9 @@ def estimate_overlooked_share(evidence: Evidence, detected: Detected) -> float:
 
 def subtract_overlooked(rate: Share, overlooked: float) -> Share:
     """Return the share minus the share of missed objects; at least a twentieth of it remains."""
-    low, value = (max(bound - overlooked, bound / 20) for bound in (rate.low, rate.value))
+    low, value = (
+        max(bound - overlooked, bound * PRESENCE.kept_share) for bound in (rate.low, rate.value)
+    )
     return Share(value, low, rate.high)
 
 
