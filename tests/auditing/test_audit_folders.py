@@ -167,8 +167,8 @@ def test_a_finished_audit_is_never_overwritten(
     ("content", "words"),
     [
         ("", "is empty"),
-        ("[]", "no detection at all"),
-        ("{", "no JSON"),
+        ("[]", "there is no detection"),
+        ("{", "not JSON"),
         ('[{"image_id": 1, "category_id": 1, "bbox": [1, 1, 9, 9], "score": 7}]', "score"),
         ('[{"image_id": 1, "category_id": 99, "bbox": [1, 1, 9, 9], "score": 0.7}]', "class"),
         ('[{"image_id": "x.jpg", "category_id": 1, "bbox": [1, 1, 9, 9], "score": 0.7}]', "image"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import KIND_OF_WORD, check_precision
+from boxmend.auditing.fixes.choosing import KINDS_BY_OPTION, check_precision
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.dataset import Dataset, Note
 from boxmend.data.types import Floats, Mask, Rows
@@ -49,7 +49,7 @@ class ApplySettings:
             self.check_for_fixes()
 
     def _check_only(self) -> None:
-        unknown = [word for word in self.only or () if word not in KIND_OF_WORD]
+        unknown = [word for word in self.only or () if word not in KINDS_BY_OPTION]
         if unknown or not self.only:
             value = repr(unknown[0]) if unknown else "empty"
             raise UsageError(

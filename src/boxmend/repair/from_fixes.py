@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, KINDS_BY_OPTION, choose_fixes
 from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, latest_verdicts, read_verdicts
@@ -28,8 +28,8 @@ def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> C
     """Choose fixes of a run; verdicts of people decide first."""
     fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
-    precision = PRECISION if settings.precision is None else settings.precision
-    chosen = choose(fixes, answers, precision, tuple(settings.only or KIND_OF_WORD))
+    precision = DEFAULT_PRECISION if settings.precision is None else settings.precision
+    chosen = choose_fixes(fixes, answers, precision, tuple(settings.only or KINDS_BY_OPTION))
     proposed = replace(fixes.take(chosen.rows), p_fix=chosen.p_fix[chosen.rows])
     verdicts = [answers.get(fix_id) for fix_id in proposed.ids]
     is_given = np.array([_has_label_and_box(verdict) for verdict in verdicts], np.bool_)

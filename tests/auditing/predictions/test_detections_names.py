@@ -115,8 +115,11 @@ def test_a_class_whose_name_is_a_number_goes_before_that_number(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"image_id": 8}, "image_id 8 is no image of the data; it has 2 images, such as 7 (a.jpg)"),
-        ({"image_id": "c.jpg"}, 'image_id "c.jpg" is no image of the data'),
+        (
+            {"image_id": 8},
+            "the data have no image with image_id 8; they have 2 images, such as 7 (a.jpg)",
+        ),
+        ({"image_id": "c.jpg"}, 'the data have no image with image_id "c.jpg"'),
         ({"image_id": 7.5}, "image_id 7.5 is no image"),
         ({"image_id": 10**30}, f"image_id {10**30} is no image"),
         ({"image_id": "x" * 9000}, "xxx... is no image"),
@@ -124,7 +127,7 @@ def test_a_class_whose_name_is_a_number_goes_before_that_number(tmp_path: Path) 
         ({"image_id": ""}, 'image_id "" is no image'),
         (
             {"category_id": 2},
-            "category_id 2 is no class of the data; its classes are cat (18), dog",
+            "the data have no class with category_id 2; their classes are cat (18), dog",
         ),
         ({"category_id": "bird"}, 'category_id "bird" is no class'),
         ({"category_id": "²"}, "is no class"),  # a digit, but not one that makes a number
@@ -144,5 +147,7 @@ def test_what_is_unknown_is_refused_by_file_place_and_value(
 
 
 def test_a_dataset_without_images_knows_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="image_id 7 is no image of the data; they have none"):
+    with pytest.raises(
+        DataError, match="the data have no image with image_id 7; they have no images"
+    ):
         read_exactly(written(tmp_path, [GOOD]), catalogue({}))

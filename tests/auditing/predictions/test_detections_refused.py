@@ -35,8 +35,8 @@ NAN, INFINITY = float("nan"), float("inf")
         ({"bbox": "1 2 3 4"}, "not four finite numbers"),
         ({"bbox": [[1, 2, 3, 4]]}, "not four finite numbers"),
         ({"bbox": [1, 2, -3, 4]}, "bbox [1.0, 2.0, -3.0, 4.0] has a negative width or height"),
-        ({"bbox": [1e308, 2, 1e308, 4]}, "is too large to measure"),
-        ({"bbox": [1, 2, 1e200, 1e200]}, "is too large to measure"),
+        ({"bbox": [1e308, 2, 1e308, 4]}, "is too large"),
+        ({"bbox": [1, 2, 1e200, 1e200]}, "is too large"),
         ({"image_id": True}, "image_id is true, not a number or a name"),
         ({"image_id": False}, "image_id is false, not a number or a name"),
         ({"image_id": [7]}, "image_id is [7], not a number or a name"),
@@ -129,7 +129,7 @@ def test_the_place_is_told_also_where_a_file_is_read_the_slow_way(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        ("nowhere.json", UsageError, "no such file of detections"),
+        ("nowhere.json", UsageError, "there is no such file"),
         (".", DataError, "cannot be read"),
         ("a\0b", DataError, "cannot be read"),
         ("x" * 5000, DataError, "cannot be read"),

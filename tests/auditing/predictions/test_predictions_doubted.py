@@ -91,7 +91,7 @@ def test_a_list_without_faint_detections_is_told(
     found = read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
     assert found.cut == limit
     assert [note[:46] for note in found.notes] == (
-        [f"WARNING: no detection has a score below {limit:.2g}, as if"[:46]] if is_told else []
+        [f"WARNING: no detection has a score below {limit:.2g}, so the"[:46]] if is_told else []
     )
 
 

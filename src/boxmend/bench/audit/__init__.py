@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from boxmend.auditing.fixes.choosing import choose
+from boxmend.auditing.fixes.choosing import choose_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.predictions import Predictions
 from boxmend.data.dataset import Dataset
@@ -97,7 +97,7 @@ def measure_audit(
     precision: float,
 ) -> AuditFigures:
     """Score an audit of these predictions, and the other finders, by the truth."""
-    chosen = choose(audit.fixes, {}, precision)
+    chosen = choose_fixes(audit.fixes, {}, precision)
     taken = audit.fixes.take(chosen.rows)
     knows_missing = known_objects(truth).are_all_known
     return AuditFigures(

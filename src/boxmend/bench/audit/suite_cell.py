@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.auditing.audit import AuditSettings, audit
-from boxmend.auditing.fixes.choosing import choose
+from boxmend.auditing.fixes.choosing import choose_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.predictions import Predictions
 from boxmend.bench.audit import AuditLike, as_detections
@@ -124,7 +124,7 @@ def _count_taken(
     dataset: Dataset, truth: KnownTruth, fixes: Fixes, precision: float
 ) -> dict[str, dict[str, int]]:
     """Return how many fixes are chosen for a precision, and how many are right, by kind."""
-    chosen = choose(fixes, {}, precision)
+    chosen = choose_fixes(fixes, {}, precision)
     scores = assess_fixes(dataset, fixes.take(chosen.rows), truth)
     return {
         kind: {"fixes": counts.fixes, "right": counts.right}

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, rank_ids
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, ChosenFixes, choose_fixes, rank_ids
 from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import latest_verdicts, read_verdicts
@@ -45,7 +45,7 @@ def audit_bundle(
     """
     fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
-    chosen = choose(fixes, answers, PRECISION)
+    chosen = choose_fixes(fixes, answers, DEFAULT_PRECISION)
     is_open = np.array([fix_id not in answers for fix_id in fixes.ids], np.bool_)
     is_open &= _is_preferred(fixes, chosen.p_fix)
     selected = _select(fixes, chosen, is_open, most, changes)
