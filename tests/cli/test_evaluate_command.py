@@ -154,7 +154,7 @@ def test_errors_are_reported_and_nothing_is_written(
         ({"image_id": "b"}, 'detection 0 (the first is 0): image_id "b" is no image'),
         (
             {"category_id": 9},
-            "the data have no class with category_id 9; their classes are cat (3)",
+            "no class with category_id 9; their classes are cat (3)",
         ),
         ({"score": float("nan")}, "score is NaN, not a finite number"),
         ({"score": float("inf")}, "score is Infinity, not a finite number"),

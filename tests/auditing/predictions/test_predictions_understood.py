@@ -62,7 +62,7 @@ def test_another_numbering_of_classes_is_found_out_and_told(
     found = read_predictions([as_json(tmp_path / "found.json", results(numbers))], dataset)
     by_hand(found, dataset)
     assert len(found.notes) == 1
-    assert f"are {words}, not the category ids of the data: so 100%" in found.notes[0]
+    assert f"are read as {words}, not the category ids of the data, since 100%" in found.notes[0]
 
 
 @pytest.mark.parametrize(("first", "num_notes"), [(0, 0), (1, 1)])
@@ -85,7 +85,7 @@ def test_numbers_of_files_are_told_from_ids_by_what_overlaps(tmp_path: Path) -> 
         entry["image_id"] -= 100
     found = read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
     assert sorted(found.image_rows.tolist()) == sorted(dataset.image_rows.tolist())
-    assert any("are named by the numbers in file names, not ids" in one for one in found.notes)
+    assert any("are read as the numbers in file names, not as ids" in one for one in found.notes)
 
 
 def corners(box: Sides) -> Sides:
@@ -149,7 +149,9 @@ def test_shares_need_the_size_of_images(tmp_path: Path) -> None:
     folder = tmp_path / "labels"
     folder.mkdir()
     (folder / "000003.txt").write_text("0 0.5 0.5 0.25 0.5 0.9\n")
-    with pytest.raises(DataError, match=r"000003\.txt: line 0 .* 000003\.jpg, whose size is not"):
+    with pytest.raises(
+        DataError, match=r"000003\.txt: line 0 .* 000003\.jpg, whose size is unknown"
+    ):
         read_predictions([folder], dataset)
 
 
@@ -193,7 +195,7 @@ def test_few_boxes_do_not_tell_a_numbering(tmp_path: Path) -> None:
     named = as_json(tmp_path / "own.json", results()[:4])
     found = read_predictions([named], dataset)
     assert len(found) == 4
-    assert "were taken for the category ids of the data; too few boxes" in found.notes[0]
+    assert "are read as the category ids of the data; too few boxes" in found.notes[0]
 
 
 def test_other_images_are_passed_over_or_refused(tmp_path: Path) -> None:

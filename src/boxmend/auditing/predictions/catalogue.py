@@ -98,9 +98,7 @@ class Catalogue:
             for label, name in enumerate(self._label_names[:MAX_SHOWN])
         ]
         more = ", .." if len(self._label_names) > MAX_SHOWN else ""
-        return (
-            f"their classes are {', '.join(listed)}{more}; category_name counts before category_id"
-        )
+        return f"their classes are {', '.join(listed)}{more}; category_name overrides category_id"
 
     def _by_identity(self, identity: Identity) -> int:
         if identity in self._ambiguous_ids:
