@@ -1,4 +1,4 @@
-"""Measures of a ranking by scores of any scale: area under ROC and average precision."""
+"""Measures of a ranking by scores of any scale: area under ROC, average precision, recall."""
 
 import numpy as np
 
@@ -39,6 +39,24 @@ def average_precision(
     counts = np.bincount(group, minlength=len(levels))
     precisions = np.cumsum(hits) / np.cumsum(counts)
     return float((precisions * hits).sum() / num_positives)
+
+
+def recall_at_precision(
+    scores: Floats, is_positive: Mask, precision: float, num_positives: int | None = None
+) -> float | None:
+    """Return the largest share of positives that a cut of the ranking finds at a precision.
+
+    A cut takes all rows with a score of some level or more, and counts if at least this share of
+    them is positive. `num_positives` is as for `average_precision`. The result is None without
+    positives, and 0 if no cut is that precise.
+    """
+    num_positives = int(is_positive.sum()) if num_positives is None else num_positives
+    if num_positives == 0:
+        return None
+    levels, group = np.unique(-scores, return_inverse=True)
+    hits = np.cumsum(np.bincount(group[is_positive], minlength=len(levels)))
+    is_precise = hits >= precision * np.cumsum(np.bincount(group, minlength=len(levels)))
+    return float(hits[is_precise].max(initial=0)) / num_positives
 
 
 def share(count: float, total: float) -> float | None:
