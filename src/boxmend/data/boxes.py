@@ -67,9 +67,8 @@ def are_at_border(boxes: Floats, sizes: Floats, margin_px: float) -> Mask:
 
     A width or height of 0 is unknown: boxes are then compared only with the edges at 0.
     """
-    limits = np.where(sizes > 0, sizes, np.inf)
     is_low: Mask = boxes[:, :2] <= margin_px
-    is_high: Mask = boxes[:, 2:] >= limits - margin_px
+    is_high: Mask = (sizes > 0) & (boxes[:, 2:] >= sizes - margin_px)
     at_border: Mask = np.logical_or.reduce(np.concatenate([is_low, is_high], axis=1), axis=1)
     return at_border
 
