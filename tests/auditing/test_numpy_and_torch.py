@@ -80,7 +80,9 @@ def test_the_pull_is_the_same(follows: float) -> None:
 @pytest.fixture
 def _same_scales(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     box_likelihood._compute_bin_probabilities.cache_clear()
-    monkeypatch.setattr(box_likelihood, "SCALES", np.array(box_noise.BOX_NOISE.scales_sides))
+    monkeypatch.setattr(
+        box_likelihood, "ERROR_SCALES_SIDES", np.array(box_noise.BOX_NOISE.scales_sides)
+    )
     yield
     box_likelihood._compute_bin_probabilities.cache_clear()
 

@@ -152,7 +152,10 @@ def test_errors_are_reported_and_nothing_is_written(
     ("change", "message"),
     [
         ({"image_id": "b"}, 'detection 0 (the first is 0): image_id "b" is no image'),
-        ({"category_id": 9}, "category_id 9 is no class of the data; its classes are cat (3)"),
+        (
+            {"category_id": 9},
+            "no class with category_id 9; their classes are cat (3)",
+        ),
         ({"score": float("nan")}, "score is NaN, not a finite number"),
         ({"score": float("inf")}, "score is Infinity, not a finite number"),
     ],

@@ -334,4 +334,4 @@ def test_damaged_verdicts_are_told(tmp_path: Path) -> None:
     with (run / "verdicts.jsonl").open("a") as file:
         file.write("yes\n")
     append_verdicts(run, [Verdict("l", "reject")])
-    ensure_refused(run, "verdicts.jsonl: line 2 is no verdict")
+    ensure_refused(run, "verdicts.jsonl: line 2 is not a verdict")

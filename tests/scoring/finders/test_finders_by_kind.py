@@ -55,7 +55,7 @@ def test_images_without_annotations_are_included_on_request() -> None:
 class TestMistakennessByKind:
     def test_without_a_match_an_annotation_may_be_spurious_and_has_no_mistakenness(self) -> None:
         dataset = annotated([BOX, FAR], [VAN, VAN])
-        result = mistakenness.by_kind(dataset, detected((0, BUS, 0.75, BOX))).annotations
+        result = mistakenness.suspect_by_kind(dataset, detected((0, BUS, 0.75, BOX))).annotations
         assert result[Kind.SPURIOUS].scores.tolist() == [0, 1]
         flags = result[Kind.SPURIOUS].is_flagged
         assert flags is not None
@@ -71,7 +71,7 @@ class TestMistakennessByKind:
             (0, VAN, 0.9, BOX), (0, BUS, 0.95, FAR), (0, BUS, 0.96, AWAY), (0, VAN, 0.3, BOX)
         )
         found = replace(found, scores=np.array([0.9, 0.95, 0.96, 0.3]))
-        missing = offered(mistakenness.by_kind(dataset, found))
+        missing = offered(mistakenness.suspect_by_kind(dataset, found))
         assert missing.proposed.scores.tolist() == [0.95, 0.96, 0.3]
         assert missing.proposed.labels.tolist() == [BUS, BUS, VAN]
         assert missing.is_flagged.tolist() == [False, True, False]  # .95 is not above .95
@@ -81,7 +81,7 @@ class TestHotcocoByKind:
     def test_missing_objects_are_detections_that_meet_no_annotation(self) -> None:
         dataset = annotated([BOX, FAR], [VAN, VAN])
         found = detected((0, BUS, 0.75, BOX), (0, BUS, 0.5, AWAY), (0, VAN, 0.25, (80, 10, 90, 20)))
-        result = hotcoco.by_kind(dataset, found)
+        result = hotcoco.suspect_by_kind(dataset, found)
         assert result.annotations.keys() == {Kind.WRONG_LABEL}
         assert result.annotations[Kind.WRONG_LABEL].scores.tolist() == [0.75, 0]
         missing = offered(result)
@@ -90,7 +90,9 @@ class TestHotcocoByKind:
         assert set(missing.proposed.boxes[:, 0].tolist()) == {20, 80}
 
     def test_no_detections_give_no_missing_objects(self) -> None:
-        assert len(offered(hotcoco.by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
+        assert (
+            len(offered(hotcoco.suspect_by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
+        )
 
 
 class TestObjectLabByKind:
@@ -98,8 +100,8 @@ class TestObjectLabByKind:
         pytest.importorskip("cleanlab")
         dataset = annotated([BOX, FAR], [VAN, BUS])
         found = detected((0, VAN, 0.99, tall(6)), (0, TRUCK, 0.97, FAR))
-        before = objectlab.suspicion(dataset, found)
-        result = objectlab.by_kind(dataset, found).annotations
+        before = objectlab.suspect_annotations(dataset, found)
+        result = objectlab.suspect_by_kind(dataset, found).annotations
         assert result.keys() == {Kind.WRONG_LABEL, Kind.BAD_BOX}
         assert before.labels is not None
         assert before.boxes is not None
@@ -114,7 +116,7 @@ class TestObjectLabByKind:
         found = detected(
             (0, VAN, 0.99, BOX), (1, VAN, 0.99, BOX), (0, VAN, 0.96, near), (2, VAN, 0.5, FAR)
         )
-        missing = offered(objectlab.by_kind(replaced_images(dataset, 3), found))
+        missing = offered(objectlab.suspect_by_kind(replaced_images(dataset, 3), found))
         # The score is the similarity with the nearest annotation of its class, .1 exp(-.1 * 13),
         # or, where there is none, the least of all similarities times how unsure it is.
         least = 0.1 * math.exp(-0.1 * 13)
@@ -165,7 +167,7 @@ class TestObjectLabByKind:
         from cleanlab.object_detection.filter import find_label_issues
 
         dataset, found = sure_scenes(np.random.default_rng(3))
-        result = objectlab.by_kind(dataset, found)
+        result = objectlab.suspect_by_kind(dataset, found)
         ours = np.zeros(len(dataset.images), np.bool_)
         for ranked in result.annotations.values():
             assert ranked.is_flagged is not None
@@ -185,10 +187,10 @@ class TestObjectLabByKind:
 
     def test_no_annotations_and_no_detections_give_nothing(self) -> None:
         pytest.importorskip("cleanlab")
-        result = objectlab.by_kind(annotated([], []), detected())
+        result = objectlab.suspect_by_kind(annotated([], []), detected())
         assert len(result.annotations[Kind.WRONG_LABEL].scores) == 0
         assert len(offered(result).proposed) == 0
-        alone = objectlab.by_kind(annotated([], []), detected((0, VAN, 0.99, BOX)))
+        alone = objectlab.suspect_by_kind(annotated([], []), detected((0, VAN, 0.99, BOX)))
         assert len(offered(alone).proposed) == 1
 
 
@@ -243,7 +245,7 @@ def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
         fix(Kind.MISSING, label=BUS, box=FAR, p=0.5),
         fix(Kind.MISSING, label=BUS, box=FAR, p=0.2),
     )
-    result = ours.by_kind(p_wrong, missing, np.array([0, 2]))
+    result = ours.suspect_by_kind(p_wrong, missing, np.array([0, 2]))
     ranked = result.annotations[Kind.WRONG_LABEL]
     assert ranked.scores.tolist() == [0.5, 0.4]
     assert ranked.is_flagged is not None
@@ -252,7 +254,9 @@ def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
     assert offered(result).is_flagged.tolist() == [True, False]
 
 
-def small_world() -> tuple[dict[tuple[str, str], KindScores], dict[str, int | None]]:
+def small_world(
+    precision: float = 0.95,
+) -> tuple[dict[tuple[str, str], KindScores], dict[str, int | None]]:
     """A wrong label, a bad box, a spurious annotation, a missing object; a crowd besides."""
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX, BOX, BOX, FAR, AWAY], [VAN] * 5, images=[0, 1, 2, 2, 2])
@@ -278,7 +282,7 @@ def small_world() -> tuple[dict[tuple[str, str], KindScores], dict[str, int | No
         fix(Kind.MISSING, label=VAN, box=FAR, p=0.8),
         fix(Kind.MISSING, label=BUS, box=AWAY, image=1, p=0.9),
     )
-    table = compare_kinds(dataset, truth, found, p_wrong, missing)
+    table = compare_kinds(dataset, truth, found, p_wrong, missing, precision)
     assert table.annotations == 4  # without the crowd
     assert table.to_json()["scores"][0]["finder"] == OURS
     return {(one.kind, one.finder): one for one in table.scores}, table.errors
@@ -293,10 +297,10 @@ def test_every_finder_is_scored_for_the_kinds_that_it_knows() -> None:
         "spurious": 1,
         "duplicate": 0,
     }
-    lab, one, hot = OTHERS
+    lab, one, hot, rules = OTHERS
     assert list(rows) == [
-        *(("wrong label", name) for name in (OURS, lab, one, hot)),
-        *(("bad box", name) for name in (OURS, lab, one)),
+        *(("wrong label", name) for name in (OURS, lab, one, hot, rules)),
+        *(("bad box", name) for name in (OURS, lab, one, rules)),
         *(("missing", name) for name in (OURS, lab, one, hot)),
         *(("spurious", name) for name in (OURS, one)),
         ("duplicate", OURS),
@@ -318,6 +322,7 @@ def test_precision_and_recall_are_by_the_default_of_each() -> None:
     assert rows["spurious", "FiftyOne mistakenness"].precision == 1
     duplicate = rows["duplicate", OURS]
     assert duplicate.average_precision is duplicate.recall is None
+    assert duplicate.recall_at_precision is None
 
 
 def test_missing_objects_are_scored_by_all_that_are_missing() -> None:
@@ -328,6 +333,15 @@ def test_missing_objects_are_scored_by_all_that_are_missing() -> None:
     # Proposals on the crowd do not count.
     fiftyone = rows["missing", "FiftyOne mistakenness"]
     assert (fiftyone.average_precision, fiftyone.flagged, fiftyone.precision) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("precision", "recall"), [(0.5, 1), (0.51, 0)])
+def test_the_recall_of_a_ranking_is_that_at_the_requested_precision(
+    precision: float, recall: float
+) -> None:
+    rows, _ = small_world(precision)
+    assert rows["missing", OURS].recall_at_precision == recall  # the right one comes second
+    assert rows["missing", "FiftyOne mistakenness"].recall_at_precision == 1
     other = rows["missing", "hotcoco label_errors"]
     assert (other.average_precision, other.flagged, other.precision) == (1, 2, 1 / 2)
 

@@ -87,18 +87,18 @@ class Catalogue:
     def list_known(self, what: str) -> str:
         """List some images or classes of the dataset, for an error message."""
         if what == "image" and not self._ids:
-            return "it has no images"
+            return "they have no images"
         if what == "image":
             pairs = zip(self._ids[:MAX_SHOWN], self._names[:MAX_SHOWN], strict=True)
             examples = ", ".join(f"{image_id!r} ({name})" for image_id, name in pairs)
-            return f"it has {len(self._ids):,} images, such as {examples}"
+            return f"they have {len(self._ids):,} images, such as {examples}"
         numbers = {label: number for number, label in self._category_labels.items()}
         listed = [
             f"{name} ({numbers[label]})" if label in numbers else name
             for label, name in enumerate(self._label_names[:MAX_SHOWN])
         ]
         more = ", .." if len(self._label_names) > MAX_SHOWN else ""
-        return f"its classes are {', '.join(listed)}{more}; category_name goes before category_id"
+        return f"their classes are {', '.join(listed)}{more}; category_name overrides category_id"
 
     def _by_identity(self, identity: Identity) -> int:
         if identity in self._ambiguous_ids:

@@ -18,10 +18,10 @@ from boxmend.scoring.finders.kinds import KindComparison, compare_kinds
 from boxmend.scoring.fixes import (
     IN_ALL,
     FixScores,
-    annotation_calibration,
     assess_fixes,
     called_wrong,
-    known_objects,
+    get_true_objects,
+    measure_annotation_calibration,
 )
 from boxmend.scoring.truth import KnownTruth
 
@@ -99,14 +99,19 @@ def measure_audit(
     """Score an audit of these predictions, and the other finders, by the truth."""
     chosen = choose_fixes(audit.fixes, {}, precision)
     taken = audit.fixes.take(chosen.rows)
-    knows_missing = known_objects(truth).are_all_known
+    knows_missing = get_true_objects(truth).are_all_known
     return AuditFigures(
         images=len(dataset.images),
         detections=len(predictions),
         comparison=compare_kinds(
-            dataset, truth, as_detections(predictions), audit.p_wrong, audit.missing
+            dataset,
+            truth,
+            as_detections(predictions),
+            audit.p_wrong,
+            audit.missing,
+            precision,
         ),
-        calibration=annotation_calibration(dataset, truth, audit.p_wrong),
+        calibration=measure_annotation_calibration(dataset, truth, audit.p_wrong),
         called_wrong=called_wrong(audit.p_wrong),
         missing=assess_fixes(dataset, audit.missing, truth) if knows_missing else None,
         fixes=assess_fixes(dataset, audit.fixes, truth),

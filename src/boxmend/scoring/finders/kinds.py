@@ -17,56 +17,58 @@ from boxmend.data.types import Floats, Mask, Rows
 from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours, short_rules
 from boxmend.scoring.finders.overlapping import OverlapTable, find_overlaps
 from boxmend.scoring.finders.suspicion import MissingRanking, Ranking, Suspects
-from boxmend.scoring.fixes import are_errors, known_objects
-from boxmend.scoring.missing import are_found, are_on_ignored
-from boxmend.scoring.ranking import average_precision, share
+from boxmend.scoring.fixes import get_true_objects, mark_erroneous
+from boxmend.scoring.missing import mark_on_ignored, mark_right_proposals
+from boxmend.scoring.ranking import average_precision, recall_at_precision, share
 from boxmend.scoring.truth import KnownTruth
 
 
 class KindFinder(Protocol):
-    """A finder other than boxmend."""
+    """A function that runs a finder other than boxmend."""
 
     def __call__(
         self, objects: Dataset, detections: Detections, table: OverlapTable | None = None
     ) -> Suspects:
-        """Return what the finder suspects; `table` has the overlaps if they are known."""
+        """Return the findings of the finder; `table` has the overlaps if they are known."""
 
 
 OTHERS: dict[str, KindFinder] = {
-    "cleanlab ObjectLab": objectlab.by_kind,
-    "FiftyOne mistakenness": mistakenness.by_kind,
-    "hotcoco label_errors": hotcoco.by_kind,
+    "cleanlab ObjectLab": objectlab.suspect_by_kind,
+    "FiftyOne mistakenness": mistakenness.suspect_by_kind,
+    "hotcoco label_errors": hotcoco.suspect_by_kind,
+    "short rules": short_rules.suspect_by_kind,
 }
-SHORT_RULES = "short rules"
-OTHERS_AND_RULES: dict[str, KindFinder] = {**OTHERS, SHORT_RULES: short_rules.by_kind}
-PLACES_WITHOUT_SCORE = (-np.inf, 0.5, np.inf)  # in a ranking; the best for the finder counts
+PRECISION = 0.95  # at which recalls are compared by default
+PLACES_WITHOUT_SCORE = (-np.inf, 0.5, np.inf)  # candidates; the best one for the finder counts
 
 
 @dataclass(frozen=True)
 class KindScores:
-    """How well one finder finds one kind of error.
+    """Scores of one finder for one kind of error.
 
-    A value is None if the finder has no default threshold or there is nothing to find. Annotations
-    without a score are ranked where the average precision of the finder is highest: before all
-    others, after them, or at 0.5.
+    A value is None if the finder has no default threshold, or if there are no errors of this kind.
+    Annotations without a score are ranked first, last or at 0.5: where the average precision of the
+    finder is highest.
     """
 
     finder: str
-    kind: str  # in words
+    kind: str  # as in the table of fixes
     average_precision: float | None
     flagged: int | None
-    """By the finder's default threshold, like precision and recall."""
+    """Suspects above the finder's default threshold, which precision and recall also use."""
     precision: float | None
     recall: float | None
+    recall_at_precision: float | None
+    """The largest recall of the ranking at the requested precision."""
 
 
 @dataclass(frozen=True)
 class KindComparison:
-    """The scores of all finders, by kind."""
+    """The scores of all finders, by kind of error."""
 
     annotations: int
     errors: dict[str, int | None]
-    """The number of errors of each kind, in words; None if the truth does not have it."""
+    """The number of errors of each kind; None if the truth does not have it."""
     scores: tuple[KindScores, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +78,7 @@ class KindComparison:
 
 @dataclass(frozen=True, eq=False)
 class ComparedScene:
-    """What every finder gets: the annotations in question, the detections, and their overlaps."""
+    """The input of every finder: annotations, detections and their overlaps."""
 
     rows: Rows  # [n] of the dataset
     objects: Dataset
@@ -98,30 +100,34 @@ def compare_kinds(
     scene: ComparedScene | Detections,
     p_wrong: Mapping[Kind, Floats],
     missing: Fixes,
-    finders: Mapping[str, KindFinder] = OTHERS,
+    precision: float = PRECISION,
 ) -> KindComparison:
-    """Let all finders judge a dataset by the same detections, and score them by the truth.
+    """Run all finders on the same annotations and detections, and score them by the truth.
 
     `p_wrong` and `missing` come from an audit. Missing objects are left out if the truth does not
-    have all of them.
+    have all of them. Recalls are compared at `precision`.
     """
     if isinstance(scene, Detections):
         scene = select_objects(dataset, scene)
-    suspects = {OURS: ours.by_kind(p_wrong, missing, scene.rows)}
-    for name, by_kind in finders.items():
+    suspects = {OURS: ours.suspect_by_kind(p_wrong, missing, scene.rows)}
+    for name, by_kind in OTHERS.items():
         suspects[name] = by_kind(scene.objects, scene.detections, scene.table)
     is_counted = truth.is_counted[scene.rows]
-    suspects = {name: _take_counted(each, is_counted) for name, each in suspects.items()}
+    suspects = {name: _take_counted(found, is_counted) for name, found in suspects.items()}
     is_error = mark_errors(dataset, truth, p_wrong, scene.rows[is_counted])
-    true_objects = known_objects(truth)
+    true_objects = get_true_objects(truth)
     num_missing = int(true_objects.is_missing.sum()) if true_objects.are_all_known else None
     errors = {kind.words: int(marks.sum()) for kind, marks in is_error.items()}
-    scores = [
-        row
+    marked = (
+        (name, kind, _mark_suspects(kind, suspected, is_error, (dataset, truth)))
         for kind in Kind
         for name, suspected in suspects.items()
-        if (row := _score_kind(name, kind, suspected, is_error, (dataset, truth))) is not None
-    ]
+    )
+    scores = (
+        _score_finder(name, kind, marks, precision)
+        for name, kind, marks in marked
+        if marks is not None
+    )
     errors_and_missing = {**errors, Kind.MISSING.words: num_missing}
     return KindComparison(int(is_counted.sum()), errors_and_missing, tuple(scores))
 
@@ -141,72 +147,70 @@ def _take_counted(suspects: Suspects, is_counted: Mask) -> Suspects:
 def mark_errors(
     dataset: Dataset, truth: KnownTruth, p_wrong: Mapping[Kind, Floats], rows: Rows
 ) -> dict[Kind, Mask]:
-    """Mark, for each kind of error but missing objects, which of these annotations have it."""
+    """Return, for each kind of error except missing objects, a mask of annotations that have it."""
     nothing = np.full(len(dataset), np.nan)
     return {
-        kind: are_errors(dataset, truth, kind, p_wrong.get(kind, nothing))[rows]
+        kind: mark_erroneous(dataset, truth, kind, p_wrong.get(kind, nothing))[rows]
         for kind in Kind
         if kind != Kind.MISSING
     }
 
 
-def _score_kind(
-    name: str,
+@dataclass(frozen=True, eq=False)
+class _MarkedSuspects:
+    """What a finder suspects of one kind of error, and what is right of it."""
+
+    scores: Floats  # [s] NaN without a score
+    is_flagged: Mask | None  # [s] None without a default threshold
+    is_error: Mask  # [s]
+    num_errors: int  # with those that the finder never suspects
+
+
+def _mark_suspects(
     kind: Kind,
     suspects: Suspects,
     is_error: Mapping[Kind, Mask],
     known: tuple[Dataset, KnownTruth],
-) -> KindScores | None:
-    """Return the scores of one finder, or None if it or the truth does not have the kind."""
-    if kind != Kind.MISSING:
-        ranking = suspects.annotations.get(kind)
-        return None if ranking is None else _score_ranking(name, kind, ranking, is_error[kind])
-    dataset, truth = known
-    if suspects.missing is None or not known_objects(truth).are_all_known:
+) -> _MarkedSuspects | None:
+    """Return the suspects of a finder, or None if the finder or the truth lacks this kind."""
+    if kind == Kind.MISSING:
+        return _mark_missing(suspects.missing, *known)
+    ranking = suspects.annotations.get(kind)
+    if ranking is None:
         return None
-    return _score_missing(name, suspects.missing, dataset, truth)
+    marks = is_error[kind]
+    return _MarkedSuspects(ranking.scores, ranking.is_flagged, marks, int(marks.sum()))
 
 
-def _score_ranking(name: str, kind: Kind, ranking: Ranking, is_error: Mask) -> KindScores:
-    has_no_score = np.isnan(ranking.scores)
-    places = PLACES_WITHOUT_SCORE if has_no_score.any() else PLACES_WITHOUT_SCORE[:1]
-    precisions = [
-        average_precision(np.where(has_no_score, place, ranking.scores), is_error)
-        for place in places
-    ]
-    best = max((precision for precision in precisions if precision is not None), default=None)
-    return _make_scores(name, kind, best, (ranking.is_flagged, is_error), int(is_error.sum()))
-
-
-def _score_missing(
-    name: str, ranking: MissingRanking, dataset: Dataset, truth: KnownTruth
-) -> KindScores:
-    objects = known_objects(truth)
+def _mark_missing(
+    ranking: MissingRanking | None, dataset: Dataset, truth: KnownTruth
+) -> _MarkedSuspects | None:
+    objects = get_true_objects(truth)
+    if ranking is None or not objects.are_all_known:
+        return None
+    is_right = mark_right_proposals(ranking.proposed, objects)
+    is_counted = is_right | ~mark_on_ignored(ranking.proposed, dataset, truth)
+    scores, is_flagged = ranking.proposed.scores[is_counted], ranking.is_flagged[is_counted]
     num_missing = int(objects.is_missing.sum())
-    is_right = are_found(ranking.proposed, objects)
-    is_counted = is_right | ~are_on_ignored(ranking.proposed, dataset, truth)
-    is_right, scores = is_right[is_counted], ranking.proposed.scores[is_counted]
-    precision = average_precision(scores, is_right, num_missing)
-    marks = (ranking.is_flagged[is_counted], is_right)
-    return _make_scores(name, Kind.MISSING, precision, marks, num_missing)
+    return _MarkedSuspects(scores, is_flagged, is_right[is_counted], num_missing)
 
 
-def _make_scores(
-    name: str,
-    kind: Kind,
-    precision: float | None,
-    marks: tuple[Mask | None, Mask],
-    num_errors: int,
-) -> KindScores:
-    flags, is_error = marks
-    if flags is None:
-        return KindScores(name, kind.words, precision, None, None, None)
-    num_right = int((flags & is_error).sum())
+def _score_finder(name: str, kind: Kind, suspects: _MarkedSuspects, precision: float) -> KindScores:
+    has_no_score = np.isnan(suspects.scores)
+    places = PLACES_WITHOUT_SCORE if has_no_score.any() else PLACES_WITHOUT_SCORE[:1]
+    rankings = [np.where(has_no_score, place, suspects.scores) for place in places]
+    marks, num_errors = suspects.is_error, suspects.num_errors
+    precisions = [average_precision(ranking, marks, num_errors) or 0.0 for ranking in rankings]
+    best = rankings[int(np.argmax(precisions))]
+    flags = suspects.is_flagged
+    num_right = None if flags is None else int((flags & marks).sum())
+    num_flagged = None if flags is None else int(flags.sum())
     return KindScores(
         finder=name,
         kind=kind.words,
-        average_precision=precision,
-        flagged=int(flags.sum()),
-        precision=share(num_right, flags.sum()),
-        recall=share(num_right, num_errors),
+        average_precision=average_precision(best, marks, num_errors),
+        flagged=num_flagged,
+        precision=None if num_right is None else share(num_right, num_flagged or 0),
+        recall=None if num_right is None else share(num_right, num_errors),
+        recall_at_precision=recall_at_precision(best, marks, precision, num_errors),
     )
