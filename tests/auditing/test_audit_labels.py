@@ -41,7 +41,8 @@ def judged(
     n = len(labels)
     objects = Objects(np.zeros(n, np.int64), labels, np.zeros((n, 4)), num_labels)
     weights = np.ones(n) if p_real is None else p_real
-    return judge_labels(objects, evidence_of(seen, num_labels), weights, np.random.default_rng(0))
+    random = np.random.default_rng(0)
+    return judge_labels(objects, evidence_of(seen, num_labels), weights, 0.0, random)
 
 
 def drawn(is_pattern: bool, p_real: float = 1.0) -> tuple[LabelOpinion, Mask]:

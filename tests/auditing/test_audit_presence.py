@@ -102,7 +102,7 @@ def test_images_of_unknown_size_are_not_used() -> None:
         2, np.zeros(0, np.int64), np.zeros(0), *(np.zeros(10),) * 2, squares(10), np.zeros(10)
     )
     random = np.random.default_rng(0)
-    found = judge_presence(given, evidence, seen, np.array([[400.0, 0]]), random)
+    found = judge_presence(given, evidence, seen, np.array([[400.0, 0]]), 0.0, random)
     assert found.rate == Share(0.0, 0.0, 1.0)
     assert found.p_spurious.tolist() == [0.0] * 10
 
@@ -148,7 +148,7 @@ def missing(
     given = ignored or Objects(nothing, nothing, np.zeros((0, 4)), 2)
     ones = np.ones(200)
     return find_missing(
-        (objects(squares(200)), given, seen), ones, ones if p_right is None else p_right
+        (objects(squares(200)), given, seen), ones, ones if p_right is None else p_right, 0.0
     )
 
 
@@ -216,7 +216,7 @@ def test_the_rate_of_missing_objects_is_that_of_all_objects() -> None:
     )
     nothing = np.zeros(0, np.int64)
     scene = objects(squares(200)), Objects(nothing, nothing, np.zeros((0, 4)), 2), seen
-    found = find_missing(scene, is_real.astype(np.float64), np.ones(200))
+    found = find_missing(scene, is_real.astype(np.float64), np.ones(200), 0.0)
     assert len(found.detections) == 40
     assert found.rate.value == pytest.approx(20 / 220)
     assert found.p_missing[:20].min() > found.p_missing[20:].max() + 0.3
