@@ -22,8 +22,8 @@ from boxmend.auditing.confusion_tables import CONFUSIONS, PairTable, compute_mid
 from boxmend.auditing.evidence import NONE
 from boxmend.data.types import Floats, Mask, Rows
 
-PRIOR_SLOPES = np.array([0.0, 1.7, 0.9, 0.3, -0.3, 0.1, 0.0])
-PRIOR_PRECISIONS = np.array([1e-3, 4.0, 4.0, 1.0, 1.0, 1.0, 4.0])
+PRIOR_SLOPES = np.array([0.0, 2.0, 0.85, 0.3, -0.3, 0.1, 0.0])
+PRIOR_PRECISIONS = np.array([1e-3, 30.0, 15.0, 1.0, 1.0, 1.0, 4.0])
 
 
 @dataclass(frozen=True, eq=False)
