@@ -43,7 +43,7 @@ class MissingConstants:
     min_curved_objects: int = 500  # candidates; with fewer the regression is linear
     found_min_iou: float = 0.5  # with the true box of a missing object that counts as found
     unseen_factor: float = 1.5  # missing objects per missing object that looks like a known one
-    background_rate: float = 0.006  # detections of background per annotation
+    background_rate: float = 0.005  # detections of background per annotation
     noise_background_rate: float = 0.05  # of these, per squared box noise
     min_rate: float = 0.015  # of missing objects; detectors find about as many in the background
 
