@@ -119,8 +119,9 @@ def test_other_settings_are_refused_by_their_dotted_names(run: Run) -> None:
     other: dict[str, Any] = {"method": "mend", "epochs": 6, "judgment": {"rate": 0.6, "length": 64}}
     with pytest.raises(UsageError, match="started with other settings") as caught:
         create(run.path, other, FACTS, resume=True)
-    told = str(caught.value).splitlines()[1:]
-    assert told == ["  epochs: 12, now 6", "  judgment.length: 128, now 64"]
+    *listed, remedy = str(caught.value).splitlines()[1:]
+    assert listed == ["  epochs: 12, now 6", "  judgment.length: 128, now 64"]
+    assert "train into a new folder" in remedy
     assert run.settings() == SETTINGS
 
 
