@@ -159,7 +159,7 @@ def test_an_audit_of_a_run_writes_nothing_if_the_dataset_changed(
         edit(path)
         return judge_annotations(*arguments)
 
-    monkeypatch.setattr(folders, "judge", judge_and_edit)
+    monkeypatch.setattr(folders, "judge_annotations", judge_and_edit)
     with pytest.raises(DataError, match=f"{path.name}: changed after"):
         audit_run(run)
     assert sorted(run.rglob("*")) == before

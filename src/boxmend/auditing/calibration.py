@@ -217,7 +217,7 @@ def _find_lower_bound(count: float) -> float:
 def _find_cell_edges(first: WeightedSample, second: WeightedSample) -> Floats:
     """Return the edges of cells of suspicions, from the quantiles of both samples."""
     shares = np.linspace(0, 1, CALIBRATION.num_cells // 2 + 1)
-    quantiles = [np.quantile(one.suspicions, shares) for one in (first, second)]
+    quantiles = [np.quantile(side.suspicions, shares) for side in (first, second)]
     edges: Floats = np.unique(np.concatenate(quantiles))
     return np.append(edges, np.nextafter(edges[-1], np.inf)) if len(edges) == 1 else edges
 

@@ -129,7 +129,7 @@ def test_the_place_is_told_also_where_a_file_is_read_the_slow_way(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        ("nowhere.json", UsageError, "there is no such file"),
+        ("nowhere.json", UsageError, "no such file"),
         (".", DataError, "cannot be read"),
         ("a\0b", DataError, "cannot be read"),
         ("x" * 5000, DataError, "cannot be read"),

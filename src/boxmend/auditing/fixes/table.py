@@ -129,7 +129,7 @@ def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
     """
     if not path.exists():
         raise UsageError(
-            f"{path}: there is no such table; `boxmend audit` makes one from a run or predictions"
+            f"{path}: no such table; `boxmend audit` makes one from a run or predictions"
         )
     try:
         table = read_parquet(path, remedy="audit again")

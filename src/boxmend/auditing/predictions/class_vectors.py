@@ -109,7 +109,7 @@ def _possible_orders(dataset: Dataset, length: int) -> dict[str, Rows]:
     num_labels = len(dataset.label_names)
     numbers = get_category_ids(dataset)
     ranks = np.arange(num_labels)
-    if all(isinstance(one, int) for one in numbers):
+    if all(isinstance(number, int) for number in numbers):
         ranks[np.argsort(np.array(numbers, object).astype(np.float64), kind="stable")] = np.arange(
             num_labels
         )

@@ -98,7 +98,7 @@ def _read(path: Path) -> bytes:
     try:
         data = read_limited(path, "prediction_bytes")
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: there is no such file; check the path") from error
+        raise UsageError(f"{path}: no such file; check the path") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise DataError(f"{path}: cannot be read ({describe_os_error(error)})") from error
     data = data.removeprefix(_BYTE_ORDER_MARK)

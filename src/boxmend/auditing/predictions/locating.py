@@ -47,7 +47,7 @@ def locate_predictions(
     manifests: dict[Path, FoldManifest] = {}
     for path in map(Path, paths):
         if not os.path.exists(path):
-            raise UsageError(f"{path}: there is no such file or folder; check the path")
+            raise UsageError(f"{path}: no such file or folder; check the path")
         folder, fold = _find_fold(path)
         if folder is not None and folder not in manifests:
             manifests[folder] = read_manifest(folder, dataset)

@@ -86,16 +86,16 @@ def join_detections(parts: Sequence[RawDetections]) -> RawDetections:
     """Join detections of one kind and format; keep class vectors if their classes are the same."""
     if len(parts) == 1:
         return parts[0]
-    image_keys, images = _merge_codes([(one.image_keys, one.images) for one in parts])
-    class_keys, classes = _merge_codes([(one.class_keys, one.classes) for one in parts])
-    sizes = np.array([len(one) for one in parts], np.int64)
+    image_keys, images = _merge_codes([(part.image_keys, part.images) for part in parts])
+    class_keys, classes = _merge_codes([(part.class_keys, part.classes) for part in parts])
+    sizes = np.array([len(part) for part in parts], np.int64)
     starts = np.cumsum(sizes) - sizes
     shapes = {
-        (one.vectors.shape[1] if one.vectors is not None else None, one.vector_names)
-        for one in parts
-        if len(one)
+        (part.vectors.shape[1] if part.vectors is not None else None, part.vector_names)
+        for part in parts
+        if len(part)
     }
-    vectors = [one.vectors for one in parts if one.vectors is not None and len(one)]
+    vectors = [part.vectors for part in parts if part.vectors is not None and len(part)]
     has_vectors = len(shapes) == 1 and len(vectors) > 0
     return RawDetections(
         kind=parts[0].kind,
@@ -104,14 +104,14 @@ def join_detections(parts: Sequence[RawDetections]) -> RawDetections:
         images=images,
         class_keys=class_keys,
         classes=classes,
-        scores=np.concatenate([one.scores for one in parts]),
-        boxes=np.concatenate([one.boxes for one in parts]),
+        scores=np.concatenate([part.scores for part in parts]),
+        boxes=np.concatenate([part.boxes for part in parts]),
         vectors=np.concatenate(vectors) if has_vectors else None,
-        vector_names=next((one.vector_names for one in parts if len(one)), ()),
-        folds=np.concatenate([one.folds for one in parts]),
-        files=[file for one in parts for file in one.files],
+        vector_names=next((part.vector_names for part in parts if len(part)), ()),
+        folds=np.concatenate([part.folds for part in parts]),
+        files=[file for part in parts for file in part.files],
         firsts=np.concatenate(
-            [one.firsts + start for one, start in zip(parts, starts, strict=True)]
+            [part.firsts + start for part, start in zip(parts, starts, strict=True)]
         ),
         unit=parts[0].unit,
         counts_from_zero=parts[0].counts_from_zero,

@@ -70,18 +70,18 @@ def mark_seen_in_training(predictions: Predictions, manifest: FoldManifest) -> M
 
 def join_predictions(parts: Sequence[Predictions], notes: Sequence[str]) -> Predictions:
     """Join the predictions of several kinds of files; `notes` come first."""
-    vectors = [one.class_scores for one in parts if one.class_scores is not None]
+    vectors = [part.class_scores for part in parts if part.class_scores is not None]
     about = []
     if vectors and len(vectors) < len(parts):
         about = ["class vectors are ignored, since only some of the files have them"]
     return Predictions(
-        image_rows=np.concatenate([one.image_rows for one in parts]),
-        labels=np.concatenate([one.labels for one in parts]),
-        scores=np.concatenate([one.scores for one in parts]),
-        boxes=np.concatenate([one.boxes for one in parts]),
+        image_rows=np.concatenate([part.image_rows for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+        scores=np.concatenate([part.scores for part in parts]),
+        boxes=np.concatenate([part.boxes for part in parts]),
         class_scores=np.concatenate(vectors) if len(vectors) == len(parts) else None,
-        folds=np.concatenate([one.folds for one in parts]),
-        notes=[*notes, *(note for one in parts for note in one.notes), *about],
+        folds=np.concatenate([part.folds for part in parts]),
+        notes=[*notes, *(note for part in parts for note in part.notes), *about],
     )
 
 

@@ -1,4 +1,4 @@
-"""Export fixes of an audit: those left for review, those that `apply` makes, or the most probable.
+"""Export fixes of an audit: those left for review, those that `apply` makes, or the N likeliest.
 
 An annotation with several fixes is exported once, with all changes and reasons. An annotation that
 should be removed is exported unchanged, and the reason says so. A missing one is a new box.
@@ -31,7 +31,7 @@ from boxmend.repair.export.bundle import (
 )
 from boxmend.runs.folder import Run
 
-MIN_P_WRONG = 0.5  # reviewing annotations that are probably right wastes time
+MIN_P_WRONG = 0.5  # of exported annotations; the others are probably right
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 
@@ -81,7 +81,7 @@ def _select(
 
 
 def _is_preferred(fixes: Fixes, p_fix: Floats) -> Mask:
-    """[f] For each annotation either its most probable removal or its changes, never both."""
+    """Return a mask [f] with either the most probable removal of each annotation or its changes."""
     is_removal = np.isin(fixes.kinds, REMOVALS)
     best: dict[int, tuple[float, bool, int]] = {}
     for k, row in enumerate(fixes.rows.tolist()):

@@ -129,7 +129,7 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
 
 
 def _list_changes(relabelled: int, moved: int, unsure: int) -> str:
-    """Return the numbers of changes that are not 0, as a list in words."""
+    """Return the numbers of changes that are not 0, as a list in a sentence."""
     changes = [
         f"changed {_many(relabelled, 'label')}" if relabelled else "",
         f"moved {_many(moved, 'box', 'es')}" if moved else "",
@@ -183,7 +183,7 @@ def _noise_tiles(noise: dict[str, Any]) -> Iterator[Tile]:
 
 
 def _kinds_of_change(opened: OpenRun) -> tuple[Mask, Mask, Mask]:
-    """Return which annotations are relabelled, moved, and unsure. [n] each"""
+    """Return masks [n] of annotations that are relabelled, moved, and unsure."""
     is_relabelled: Mask = opened.settlement.verdicts == Judgement.RELABELLED
     is_unsure: Mask = opened.settlement.verdicts == Judgement.DISCARDED
     return is_relabelled, opened.settlement.is_moved, is_unsure

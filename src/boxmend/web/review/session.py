@@ -235,7 +235,7 @@ class ReviewSession:
 
 
 def effects(fixes: Fixes) -> Floats:
-    """Return the benefit of each fix if it is right: 1, or for a box its gain, 0 to 1. [f]"""
+    """Return the benefit [f] of each fix if it is right: 1, or for a box its gain, 0 to 1."""
     gains = np.clip(np.nan_to_num(fixes.iou_gain) / FULL_GAIN_IOU, 0, 1)
     worth: Floats = np.where(fixes.kinds == Kind.BAD_BOX, gains, 1.0)
     return worth
