@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import (
+    CALIBRATION,
     Share,
     estimate_error_share,
     fit_error_curve,
@@ -33,7 +34,7 @@ class MissingConstants:
     explained_lowest_iou: float = 0.25
     ignored_min_cover: float = 0.5  # share of a detection within an ignored object that explains it
     same_object_min_iou: float = 0.4  # of two detections of one object
-    min_score_quantile: float = 0.05  # of known objects; candidates have higher scores
+    min_score_quantile: float = 0.01  # of known objects; candidates have higher scores
     part_log_odds: float = 3.0  # subtracted from a detection that lies within an annotation
     num_sizes: int = 3  # strata, with equally many known objects each
     stratum_caution_deviations: float = 4.0  # instead of 3, since each stratum has its own share
@@ -41,6 +42,8 @@ class MissingConstants:
     stratum_prior_objects: float = 100.0  # of each size, with the mean share of missing ones
     min_learnt_objects: int = 30  # known objects and candidates; fewer are too few to fit
     min_curved_objects: int = 500  # candidates; with fewer the regression is linear
+    confident_scores: tuple[float, ...] = (0.97, 0.99)  # bands of confident detections
+    confident_background: tuple[float, ...] = (0.007, 0.0025)  # of these, per annotation
     found_min_iou: float = 0.5  # with the true box of a missing object that counts as found
     unseen_factor: float = 1.5  # missing objects per missing object that looks like a known one
     background_rate: float = 0.005  # detections of background per annotation
@@ -111,6 +114,9 @@ def find_missing(
     known_suspicions = known_suspicions + np.log(known_factors)
     samples = make_sample(suspicions), make_sample(known_suspicions, weights * known_factors)
     p_missing = keep_order(fit_error_curve(*samples, share).at(suspicions), suspicions)
+    p_missing = np.maximum(
+        p_missing, _judge_excess(detected.scores[candidates], len(objects), box_noise)
+    )
     is_right = detected.labels[known] == objects.labels[matches.objects]
     is_right &= matches.iou >= MISSING.found_min_iou
     weighed = make_sample(known_suspicions, weights * p_right[matches.objects])
@@ -182,6 +188,22 @@ def _compare_classes(detected: Detected, matches: _Matches, num_labels: int) -> 
     known = np.bincount(detected.labels[matches.known], minlength=num_labels)
     ratios: Floats = np.log((known + 0.5) / (hesitant + 1.0))
     return ratios
+
+
+def _judge_excess(scores: Floats, number: int, box_noise: float) -> Floats:
+    """Return a lower bound [c] of the probability that confident candidates are objects.
+
+    A detector is rarely confident about background. The more confident candidates there are, for
+    `number` annotations, the larger is the share of objects, whatever else they look like.
+    """
+    bounds = np.zeros(len(scores))
+    ends = (*MISSING.confident_scores[1:], np.inf)
+    unmatched = MISSING.noise_background_rate * box_noise**2
+    bands = zip(MISSING.confident_scores, ends, MISSING.confident_background, strict=True)
+    for least, end, rate in bands:
+        is_own = (scores >= least) & (scores < end)
+        bounds[is_own] = max(1 - (rate + unmatched) * number / max(int(is_own.sum()), 1), 0.0)
+    return np.minimum(bounds, CALIBRATION.max_probability)
 
 
 def _measure_trust(lost: float, number: int, box_noise: float) -> float:
