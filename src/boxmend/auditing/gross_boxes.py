@@ -34,6 +34,7 @@ class GrossBoxConstants:
     max_planted: int = 100_000
     overlap_power: float = 2.0  # of the IoU, in the choice of the best detection
     model_weight: float = 1 / 3  # of the regression, beside the counts, in log odds
+    kept_share: float = 0.05  # of the upper bound, to rank by where no error is found
     min_rate: float = 0.015  # of gross boxes; detections of some good boxes look as bad
 
 
@@ -95,7 +96,8 @@ def judge_gross_boxes(
     model = fit_likeness(seen, known)
     scores, planted_scores = model.score(seen), model.score(known)
     share = estimate_error_share(make_sample(scores), make_sample(planted_scores))
-    p = judge_by_ratios(scores, planted_scores, None, share.cautious, GROSS_BOXES.model_weight)
+    least = max(share.cautious, GROSS_BOXES.kept_share * share.high)
+    p = judge_by_ratios(scores, planted_scores, None, least, GROSS_BOXES.model_weight)
     after = compute_iou(detected.boxes[matched.detections], objects.boxes[rows])[is_known]
     before = compute_iou(planted.boxes, objects.boxes[rows])[is_known]
     is_right = (after >= GOOD_IOU) & (after > before)

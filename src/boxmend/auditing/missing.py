@@ -44,6 +44,7 @@ class MissingConstants:
     min_curved_objects: int = 500  # candidates; with fewer the regression is linear
     confident_scores: tuple[float, ...] = (0.97, 0.99)  # bands of confident detections
     confident_background: tuple[float, ...] = (0.007, 0.0025)  # of these, per annotation
+    min_confident_share: float = 0.1  # of known objects, to conclude from confident ones to all
     found_min_iou: float = 0.5  # with the true box of a missing object that counts as found
     unseen_factor: float = 1.5  # missing objects per missing object that looks like a known one
     background_rate: float = 0.005  # detections of background per annotation
@@ -108,15 +109,20 @@ def find_missing(
     lost, factors, known_factors = _compare_sizes(
         (suspicions, sizes[candidates]), (known_suspicions, sizes[known]), weights
     )
+    excess = _count_excess(detected.scores[candidates], len(objects), box_noise)
+    is_confident = detected.scores[known] >= MISSING.confident_scores[0]
+    confident_share = float(is_confident.mean()) if len(known) else 1.0
+    least = sum(count for _, count in excess) / max(confident_share, MISSING.min_confident_share)
+    lost = Share(max(lost.value, least), lost.low, max(lost.high, least))
     trust = _measure_trust(lost.value, len(objects), box_noise)
     share = lost.value * trust / max(len(candidates), 1)
     suspicions = suspicions + np.log(factors)
     known_suspicions = known_suspicions + np.log(known_factors)
     samples = make_sample(suspicions), make_sample(known_suspicions, weights * known_factors)
     p_missing = keep_order(fit_error_curve(*samples, share).at(suspicions), suspicions)
-    p_missing = np.maximum(
-        p_missing, _judge_excess(detected.scores[candidates], len(objects), box_noise)
-    )
+    for is_own, count in excess:
+        bound = min(count / max(int(is_own.sum()), 1), CALIBRATION.max_probability)
+        p_missing[is_own] = np.maximum(p_missing[is_own], bound)
     is_right = detected.labels[known] == objects.labels[matches.objects]
     is_right &= matches.iou >= MISSING.found_min_iou
     weighed = make_sample(known_suspicions, weights * p_right[matches.objects])
@@ -190,20 +196,20 @@ def _compare_classes(detected: Detected, matches: _Matches, num_labels: int) -> 
     return ratios
 
 
-def _judge_excess(scores: Floats, number: int, box_noise: float) -> Floats:
-    """Return a lower bound [c] of the probability that confident candidates are objects.
+def _count_excess(scores: Floats, number: int, box_noise: float) -> list[tuple[Mask, float]]:
+    """Return for each band of confident scores the candidates in it, and how many are objects.
 
     A detector is rarely confident about background. The more confident candidates there are, for
     `number` annotations, the larger is the share of objects, whatever else they look like.
     """
-    bounds = np.zeros(len(scores))
-    ends = (*MISSING.confident_scores[1:], np.inf)
     unmatched = MISSING.noise_background_rate * box_noise**2
+    ends = (*MISSING.confident_scores[1:], np.inf)
     bands = zip(MISSING.confident_scores, ends, MISSING.confident_background, strict=True)
+    counts = []
     for least, end, rate in bands:
         is_own = (scores >= least) & (scores < end)
-        bounds[is_own] = max(1 - (rate + unmatched) * number / max(int(is_own.sum()), 1), 0.0)
-    return np.minimum(bounds, CALIBRATION.max_probability)
+        counts.append((is_own, max(float(is_own.sum()) - (rate + unmatched) * number, 0.0)))
+    return counts
 
 
 def _measure_trust(lost: float, number: int, box_noise: float) -> float:
