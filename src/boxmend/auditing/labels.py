@@ -26,9 +26,9 @@ class LabelConstants:
     max_planted: int = 200_000  # labels; more add time, not precision
     model_error: float = 0.15  # relative error of an estimated rate
     min_trust: float = 0.1  # in the rates of planted wrong labels
-    alike_background_rate: float = 0.009  # of look-alikes that a confident detector confuses
+    alike_background_rate: float = 0.007  # of look-alikes that a confident detector confuses
     spread_excess: float = 0.25  # relative excess of rates between other classes, times the rate
-    model_weight: float = 0.5  # of the confusion model, beside the counts, in log odds
+    model_weight: float = 0.4  # of the confusion model, beside the counts, in log odds
     noise_background_rate: float = 0.03  # of confused look-alikes, per squared box noise
     max_odds_factor: float = 1.3  # by which blending may raise the odds, to keep their sum
     alike_likeness: float = 1.5  # of classes that look alike; see `confusions`
@@ -82,7 +82,7 @@ def judge_labels(
         planted = make_sample(suspicions, chances * p_real[copies] * (1 - p_wrong[copies]))
         p_wrong = keep_order(fit_error_curve(observed, planted, share).at(seen), seen)
     p_wrong = _blend_with_model(p_wrong, seen + np.log(trust), share)
-    planted = make_sample(suspicions, chances * p_real[copies] * (1 - p_wrong[copies]))
+    planted = make_sample(suspicions, chances * p_real[copies] * (1 - p_wrong[copies]) ** 2)
     is_right = (fixes == objects.labels[copies]).astype(np.float64)
     p_right = fit_mean_curve(planted, is_right).at(seen)
     p_fix = np.where(best == NONE, 0.0, p_wrong * p_right)
