@@ -119,7 +119,8 @@ def judge_presence(
             share = Share(unsupported.value, low, high)
         # Overlooked objects look like boxes anywhere at any suspicion, as only the counts show.
         weight = 0.0 if planted is anywhere else PRESENCE.model_weight
-        p = judge_by_ratios(scores, planted_scores, None, share.value, weight)
+        least = PRESENCE.kept_share * share.high  # to rank by where no error is found
+        p = judge_by_ratios(scores, planted_scores, None, max(share.value, least), weight)
         p_spurious = np.maximum(p_spurious, p)
         rates.append(share)
     return Presence(np.minimum(p_spurious, PRESENCE.max_probability), _combine_rates(rates))
