@@ -1,6 +1,6 @@
 """Simulate reviews of an audit: is what nobody judged as precise as stated, in every order?
 
-    python tools/review_orders.py DATA --predictions FILE [--regimes company-mix,...] [--seeds 3]
+    python tools/review_orders.py DATA --predictions FILE [--regimes company-mix,...] [--seeds 5]
 
 Adds noise to DATA, audits it with the predictions, and lets simulated people judge the fixes: from
 the top, at random, by pattern, and in the queue of the review page; without mistakes, and with 5 %.
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("data", nargs="+")
     parser.add_argument("--predictions", type=Path, action="append", required=True)
     parser.add_argument("--regimes", default=REGIMES)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--verdicts", default="200,500,1000")
     parser.add_argument("--slips", default="0,0.05")
     options = parser.parse_args()

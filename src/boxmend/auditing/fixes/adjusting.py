@@ -33,7 +33,7 @@ class AdjustmentConstants:
     reach_log_odds: float = 1.0  # from a verdict to where its local influence is 1/e
     node_spacing_log_odds: float = 0.5  # of the curve
     max_node_log_odds: float = 10.0
-    slip_share: float = 0.03  # of the verdicts that say the opposite of what is true
+    slip_share: float = 0.025  # of the verdicts that say the opposite of what is true
     group_log_odds: float = 1.0  # width of the ranges of probability
     min_pattern_fixes: int = 20  # smaller patterns of a kind are one group
     max_newton_steps: int = 50

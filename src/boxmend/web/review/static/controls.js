@@ -58,10 +58,10 @@ const controlsOf = (data, words, setView) => {
 
   /** Show the errors that are expected to remain, and whether more verdicts are worth the effort. */
   function showRemaining({ remaining, worthwhile, min_gain: least }) {
-    const { left, made } = remaining;
-    const number = Math.round(left + made);
+    const [left, made] = [Math.round(remaining.left), Math.round(remaining.made)];
+    const number = left + made;
     $("remaining").textContent = `about ${words.many(number)} ${number === 1 ? "error" : "errors"}`;
-    $("remaining-note").textContent = `if you apply now: ${words.many(Math.round(left))} listed errors are left, ${words.many(Math.round(made))} changes are wrong`;
+    $("remaining-note").textContent = `if you apply now: ${words.many(left)} listed errors are left, ${words.many(made)} changes are wrong`;
     $("stop").textContent = worthwhile
       ? `${words.many(worthwhile)} more ${worthwhile === 1 ? "verdict is" : "verdicts are"} worth it: each corrects the result with a probability of ${least} or more`
       : `Reasonable to stop: no verdict corrects the result with a probability of ${least} or more`;

@@ -96,7 +96,7 @@ const rows = (() => {
   }
 
   /** Return groups of fixes with the same kind and classes, by key, with the mean probability of the
-   *  open ones; the surest first, and groups without open fixes last. */
+   *  open ones in hundredths; the surest first, large ones first, those without open fixes last. */
   function patterns(data, verdicts) {
     const groups = new Map();
     for (let row = 0; row < data.kind.length; row += 1) {
@@ -106,9 +106,9 @@ const rows = (() => {
     }
     const mean = (group) => {
       const open = group.filter((row) => isOpen(verdicts.get(row)));
-      return open.length ? open.reduce((sum, row) => sum + data.p_now[row], 0) / open.length : -1;
+      return open.length ? open.reduce((sum, row) => sum + data.p_now[row], 0) / open.length : -0.01;
     };
-    return [...groups].map(([key, group]) => [key, group, mean(group)])
+    return [...groups].map(([key, group]) => [key, group, Math.round(100 * mean(group)) / 100])
       .sort((a, b) => b[2] - a[2] || b[1].length - a[1].length);
   }
 
