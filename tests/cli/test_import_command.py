@@ -8,6 +8,7 @@ import pytest
 
 from boxmend.auditing.fixes.table import Kind
 from boxmend.cli import run
+from boxmend.cli.yields import are_few
 from tests.cli.cli_answers import answer, coco, hashes
 from tests.fabricated_runs import Fix, audit_run, drawn
 
@@ -175,3 +176,9 @@ def test_the_help_tells_of_import(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Import verdicts" in capsys.readouterr().out
     assert run(["import", "--help"]) == 0
     assert "--export" in capsys.readouterr().out
+
+
+def test_few_are_fewer_than_twenty_or_than_likely_errors_left() -> None:
+    assert [are_few(20, 0), are_few(19, 0), are_few(100, 100), are_few(100, 101)] == [
+        *(False, True, False, True)
+    ]

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import FormatName, Json, MovedData, WritingOptions, saved_summary
 from boxmend.cli.output import print_json, print_table, say
-from boxmend.cli.yields import FEW_FIXES, count_in_words, print_yields
+from boxmend.cli.yields import are_few, count_in_words, print_yields
 from boxmend.errors import ExitStatus
 from boxmend.repair.apply import CHANGES_FILE, Applied, ApplySettings
 from boxmend.repair.apply import apply as apply_run
@@ -140,7 +140,7 @@ def _print_taken_fixes(taken: TakenFixes, run: Path) -> None:
     if taken.num_left:
         for_review = count_in_words(taken.num_left, taken.num_likely)
         say(f"{for_review}: `boxmend review {quote(str(run))}`")
-    if int((~taken.is_accepted).sum()) < FEW_FIXES and taken.num_left:
+    if taken.num_left and are_few(int((~taken.is_accepted).sum()), taken.num_likely):
         print_yields(taken.yields)
     if taken.num_stale:
         say(f"{taken.num_stale:,} verdicts were ignored: the audit does not have their fixes")

@@ -13,7 +13,7 @@ from boxmend.auditing.fixes.table import Kind
 from boxmend.auditing.folders import AuditFolder, audit_predictions, audit_run
 from boxmend.cli.options import Json, ReadingOptions
 from boxmend.cli.output import print_json, print_table, say
-from boxmend.cli.yields import FEW_FIXES, count_in_words, print_yields
+from boxmend.cli.yields import are_few, count_in_words, print_yields
 from boxmend.errors import ExitStatus, UsageError
 
 RATES = {
@@ -183,7 +183,7 @@ def _print(audited: AuditFolder) -> None:
         f"wrote {path}: at precision {PRECISION}, {counts['automatic']:,} fixes are automatic; "
         f"{for_review}"
     )
-    if counts["automatic"] < FEW_FIXES:
+    if are_few(counts["automatic"], counts["for_review_likely"]):
         print_yields(count_yields(audited.audit.fixes, {}))
     name = quote(str(path))
     say(f"next: boxmend review {name}, or boxmend apply {name} --precision {PRECISION} --out DIR")
