@@ -163,3 +163,14 @@ def test_images_without_annotations_have_missing_objects_only() -> None:
     assert objects.object_rows.tolist() == [1, 0]
     assert objects.image_rows[objects.is_missing].tolist() == [1]
     assert not truth.is_spurious.any()
+
+
+def test_a_truth_with_an_image_in_several_splits_names_them() -> None:
+    dataset = annotated([A, B], [VAN, BUS], ids=[1, 2])
+    clean = annotated([A, B], [VAN, BUS], images=[0, 1], ids=[7, 8])
+    clean.images.file_names[1] = "0.png"
+    clean.images.splits[:] = ["old", "new"]
+    with pytest.raises(DataError, match=r"has 0\.png more than once, in new and old; name the"):
+        truth_of_correction(clean, dataset)
+    clean.images.splits[1] = dataset.images.splits[0]
+    assert truth_of_correction(clean, dataset).num_matched == 1  # the image of the same split

@@ -1,5 +1,6 @@
 """The truth about the annotations of a dataset, row by row."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.data.boxes import compute_iou
-from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset, Images
 from boxmend.data.diff.images import pair_images
 from boxmend.data.files.text import escape_surrogates
 from boxmend.data.formats import load, split_address
@@ -233,9 +234,24 @@ def _pair_images(where: str, clean: Dataset, dataset: Dataset) -> Rows:
             f"{where}: lacks {dataset.images.file_names[row]} and is not the clean version of the "
             "dataset; name that, with its split"
         )
+    _ensure_one_split(where, clean.images, dataset.images, (ours, theirs))
     image_of = np.full(len(clean.images), UNKNOWN, np.int64)
     image_of[theirs] = ours
     return image_of
+
+
+def _ensure_one_split(where: str, clean: Images, images: Images, pairs: tuple[Rows, Rows]) -> None:
+    """Refuse an image that the clean dataset has in several splits, none of them the dataset's."""
+    counts = Counter(clean.file_names)
+    for ours, theirs in zip(*(rows.tolist() for rows in pairs), strict=True):
+        name = clean.file_names[theirs]
+        if counts[name] > 1 and clean.splits[theirs] != images.splits[ours]:
+            members = zip(clean.file_names, clean.splits, strict=True)
+            splits = sorted({split for member, split in members if member == name})
+            raise DataError(
+                f"{where}: has {name} more than once, in {' and '.join(splits)}; name the split "
+                f"with the truth, for instance {where}:{splits[-1]}"
+            )
 
 
 def _ensure_countable(where: str, clean: Dataset, dataset: Dataset, image_of: Rows) -> None:
