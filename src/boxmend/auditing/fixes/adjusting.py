@@ -165,8 +165,8 @@ def _compute_prior_precision(nodes: Floats) -> Floats:
     """Return the inverse covariance of the shifts at the nodes: a common and a local part."""
     distances = np.abs(nodes[:, None] - nodes[None, :])
     local = ADJUSTMENT.local_deviation**2 * np.exp(-distances / ADJUSTMENT.reach_log_odds)
-    covariance: Floats = np.asarray(ADJUSTMENT.common_deviation**2 + local, np.float64)
-    precision: Floats = np.linalg.inv(covariance)
+    covariance = ADJUSTMENT.common_deviation**2 + local
+    precision: Floats = np.asarray(np.linalg.inv(covariance), np.float64)
     return precision
 
 
