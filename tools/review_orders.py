@@ -33,7 +33,7 @@ from boxmend.bench.audit.reviews import (
 )
 from boxmend.data.formats import load
 from boxmend.data.noise import disturb
-from boxmend.scoring.fixes import are_counted, are_right
+from boxmend.scoring.fixes import mark_counted_fixes, mark_right_fixes
 from boxmend.scoring.truth_of_noise import truth_of_noise
 
 REGIMES = "company-mix,look-alikes-3,symmetric-10"
@@ -75,8 +75,8 @@ def make_tables(options: argparse.Namespace) -> Iterator[tuple[str, int, Reviewe
             noisy = disturb(dataset, regime.with_seed(seed), as_detections(predictions))
             truth = truth_of_noise(dataset, noisy)
             fixes = audit(noisy.dataset, predictions, AuditSettings(probe=0)).fixes
-            is_right = are_right(noisy.dataset, fixes, truth)
-            is_counted = are_counted(noisy.dataset, fixes, truth, is_right)
+            is_right = mark_right_fixes(noisy.dataset, fixes, truth)
+            is_counted = mark_counted_fixes(noisy.dataset, fixes, truth, is_right)
             is_right = is_right[is_counted]
             yield (
                 regime.name,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from boxmend.auditing.audit import AuditSettings
-from boxmend.auditing.fixes.choosing import PRECISION, choose, count_yields
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, choose_fixes, count_yields
 from boxmend.auditing.fixes.table import Kind
 from boxmend.auditing.folders import AuditFolder, audit_predictions, audit_run
 from boxmend.cli.options import Json, ReadingOptions
@@ -138,9 +138,9 @@ def _training_run(data: tuple[str, ...], evidence: EvidenceOptions) -> Path | No
 
 def _count_automatic(audited: AuditFolder) -> dict[str, Any]:
     """Count the fixes that reach the default precision, and those left for review."""
-    chosen = choose(audited.audit.fixes, {}, PRECISION)
+    chosen = choose_fixes(audited.audit.fixes, {}, DEFAULT_PRECISION)
     return {
-        "at_precision": PRECISION,
+        "at_precision": DEFAULT_PRECISION,
         "automatic": len(chosen.rows),
         "for_review": chosen.num_left,
         "for_review_likely": chosen.num_likely,
@@ -180,13 +180,16 @@ def _print(audited: AuditFolder) -> None:
         say(note)
     for_review = count_in_words(counts["for_review"], counts["for_review_likely"])
     say(
-        f"wrote {path}: at precision {PRECISION}, {counts['automatic']:,} fixes are automatic; "
-        f"{for_review}"
+        f"wrote {path}: at precision {DEFAULT_PRECISION}, {counts['automatic']:,} fixes are "
+        f"automatic; {for_review}"
     )
     if are_few(counts["automatic"], counts["for_review_likely"]):
         print_yields(count_yields(audited.audit.fixes, {}))
     name = quote(str(path))
-    say(f"next: boxmend review {name}, or boxmend apply {name} --precision {PRECISION} --out DIR")
+    say(
+        f"next: boxmend review {name}, or "
+        f"boxmend apply {name} --precision {DEFAULT_PRECISION} --out DIR"
+    )
 
 
 def _probe_shares(probe: dict[str, Any] | None, kind: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ curve where they were given. The order in which people review must not bias the 
 
 - The curve is mainly local. One unit of log odds away from a verdict, the local part has fallen to
   1/e, so verdicts on the surest fixes say little about doubtful ones.
-- To raise the curve, a verdict counts by the share of its group that nobody has judged. A group is
+- To raise the curve, a verdict counts by the share of its group that is still unjudged. A group is
   a pattern (kind and labels before and after) in a range of probabilities. A group that people have
   judged completely does not resemble the rest. To lower the curve, every verdict counts in full.
 - A small share of verdicts are slips, so a few surprising ones do not move a sure table.
@@ -85,7 +85,7 @@ def is_plain_accept(verdict: Verdict) -> bool:
 
 
 def _open_shares(fixes: Fixes, log_odds: Floats, is_judged: Mask) -> Floats:
-    """Return the share [f] of each fix's group that nobody has judged."""
+    """Return the share [f] of each fix's group that is still unjudged."""
     columns = np.stack([fixes.kinds, fixes.old_labels, fixes.new_labels], axis=1)
     patterns, members, sizes = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
     members = members.reshape(-1)

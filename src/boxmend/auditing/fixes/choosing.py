@@ -1,4 +1,4 @@
-"""Choose fixes to apply: those that people accepted, and as many as the wanted precision allows."""
+"""Choose fixes to apply: those that people accepted, and as many as the required precision allows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict, latest_verd
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 
-KIND_OF_WORD = {
+KINDS_BY_OPTION = {
     "labels": Kind.WRONG_LABEL,
     "boxes": Kind.BAD_BOX,
     "missing": Kind.MISSING,
     "spurious": Kind.SPURIOUS,
     "duplicates": Kind.DUPLICATE,
 }
-PRECISION = 0.95  # the default
-LIKELY = 0.5  # from this probability on, an annotation is more likely wrong than not
+DEFAULT_PRECISION = 0.95
+MIN_LIKELY_PROBABILITY = (
+    0.5  # from this probability on, an annotation is more likely wrong than not
+)
 MAX_DOUBT_FACTOR = 4.0  # of a chosen fix, to the mean doubt that the precision allows
 INTERVAL_DEVIATIONS = 1.959964  # standard deviations on either side of a 95 % interval
 YIELD_PRECISIONS = (0.95, 0.9, 0.8, 0.7)
@@ -31,27 +33,27 @@ ALL = "all"  # key of `measure_precision` for all kinds together
 
 @dataclass(frozen=True, eq=False)
 class ChosenFixes:
-    """The fixes to apply, and the precision to expect of them."""
+    """The fixes to apply, and their expected precision."""
 
-    rows: Rows  # [t] of the table, in its order
-    p_fix: Floats  # [f] of all fixes of the table, as `adjust_probabilities`
-    p_wrong: Floats  # [f] that the annotation has the error, adjusted like `p_fix`
-    is_left: Mask  # [f] for review: neither chosen nor judged, and not made useless by a choice
-    expected_precision: float | None  # of those taken; None where there are none
+    rows: Rows  # [t] of the table, ascending
+    p_fix: Floats  # [f] of all fixes of the table, from `adjust_probabilities`
+    p_wrong: Floats  # [f] that the annotation has the error, adjusted as `p_fix` is
+    is_left: Mask  # [f] for review: neither chosen nor judged, and of an annotation that stays
+    expected_precision: float | None  # of the chosen fixes; None if there are none
 
     @property
     def num_left(self) -> int:
-        """The number of fixes left for review."""
+        """Return the number of fixes left for review."""
         return int(self.is_left.sum())
 
     @property
     def num_likely(self) -> int:
-        """The number of fixes left for review whose annotation is more likely wrong than not."""
-        return int((self.is_left & (self.p_wrong >= LIKELY)).sum())
+        """Return the number of fixes left for review whose annotation is more likely wrong than not."""
+        return int((self.is_left & (self.p_wrong >= MIN_LIKELY_PROBABILITY)).sum())
 
 
 class MeasuredPrecision(NamedTuple):
-    """How many fixes of a random sample people judged right, and the 95% interval of the share."""
+    """The number of fixes of a random sample that people judged right, and a 95% interval."""
 
     right: int
     number: int
@@ -60,9 +62,9 @@ class MeasuredPrecision(NamedTuple):
 
 
 def measure_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, MeasuredPrecision]:
-    """Return by kind, and for ALL, how many of the fixes judged in sample mode were right.
+    """Return by kind, and for ALL, how many of the fixes with a verdict in sample mode are right.
 
-    The last answer about each fix counts. A fix is right if it was accepted as proposed.
+    The last answer to each fix counts. A fix is right if a person accepted it as proposed.
     """
     kind_of = {fix: int(kind) for fix, kind in zip(fixes.ids, fixes.kinds.tolist(), strict=True)}
     sampled = latest_verdicts([verdict for verdict in verdicts if verdict.mode == "sample"])
@@ -81,7 +83,7 @@ def measure_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, Me
 
 
 def wilson_interval(right: int, number: int) -> MeasuredPrecision:
-    """Return a share with Wilson's 95% interval; the interval is 0 to 1 for no cases."""
+    """Return a share with Wilson's 95% interval; without cases it is 0 to 1."""
     if number == 0:
         return MeasuredPrecision(0, 0, 0.0, 1.0)
     z = INTERVAL_DEVIATIONS
@@ -93,20 +95,20 @@ def wilson_interval(right: int, number: int) -> MeasuredPrecision:
     )
 
 
-def choose(
+def choose_fixes(
     fixes: Fixes,
     latest: Mapping[str, Verdict],
     precision: float | None,
-    only: Sequence[str] = tuple(KIND_OF_WORD),
+    only: Sequence[str] = tuple(KINDS_BY_OPTION),
 ) -> ChosenFixes:
     """Choose the accepted fixes and, of the unjudged ones, as many as are precise enough.
 
-    These are the largest set of unjudged fixes whose mean probability reaches `precision`; None
-    chooses accepted fixes only. Where a removal and changes of one annotation conflict, the more
-    probable one wins, or the one accepted last. An annotation is never removed as the duplicate of
-    an annotation that is removed itself.
+    Of the fixes without a verdict, the largest set whose mean probability reaches `precision` is
+    chosen; None chooses accepted fixes only. If a removal and changes of one annotation conflict,
+    the more probable one is chosen, or the one accepted last. An annotation is never removed as the
+    duplicate of an annotation that is removed itself.
     """
-    is_wanted = np.isin(fixes.kinds, _kinds(only))
+    is_wanted = np.isin(fixes.kinds, _parse_kinds(only))
     check_precision(precision)
     p_fix = adjust_probabilities(fixes, latest)
     answers = [latest.get(fix) for fix in fixes.ids]
@@ -116,12 +118,12 @@ def choose(
     )
     is_removal = np.isin(fixes.kinds, (Kind.SPURIOUS, Kind.DUPLICATE)) & ~is_edited
     is_candidate = is_wanted & ~is_rejected
-    weights = _winning_weights(fixes, p_fix, latest)
-    is_candidate &= ~_conflicting(fixes, weights, is_candidate, is_removal)
+    weights = _weigh_conflicts(fixes, p_fix, latest)
+    is_candidate &= ~_mark_conflicting(fixes, weights, is_candidate, is_removal)
 
     order = np.lexsort((rank_ids(fixes.ids), -p_fix, ~is_accepted))
     order = order[is_candidate[order]]
-    order = order[~_redundant_removals(fixes, order, is_removal)]
+    order = order[~_mark_redundant_removals(fixes, order, is_removal)]
     is_open = ~is_accepted[order]
     chosen_rows = order[~is_open]
     if precision is not None:
@@ -146,12 +148,12 @@ def choose(
 
 
 def count_yields(
-    fixes: Fixes, latest: Mapping[str, Verdict], only: Sequence[str] = tuple(KIND_OF_WORD)
+    fixes: Fixes, latest: Mapping[str, Verdict], only: Sequence[str] = tuple(KINDS_BY_OPTION)
 ) -> dict[float, dict[str, int]]:
     """Return how many fixes of each kind are chosen at several precisions."""
     yields = {}
     for precision in YIELD_PRECISIONS:
-        kinds = fixes.kinds[choose(fixes, latest, precision, only).rows]
+        kinds = fixes.kinds[choose_fixes(fixes, latest, precision, only).rows]
         yields[precision] = {kind.words: int((kinds == kind).sum()) for kind in KINDS}
     return yields
 
@@ -170,26 +172,26 @@ def check_precision(precision: float | None) -> None:
         raise UsageError(f"precision is {precision!r}; expected a number from 0 to 1, like 0.95")
 
 
-def _kinds(only: Sequence[str]) -> list[Kind]:
-    unknown = [word for word in only if word not in KIND_OF_WORD]
+def _parse_kinds(only: Sequence[str]) -> list[Kind]:
+    """Return the kinds of error that these options name; raise a UsageError for others or none."""
+    unknown = [option for option in only if option not in KINDS_BY_OPTION]
     if unknown or not only:
-        given = repr(unknown[0]) if unknown else "empty"
-        raise UsageError(f"only is {given}; expected some of {', '.join(KIND_OF_WORD)}")
-    return [KIND_OF_WORD[word] for word in only]
+        value = repr(unknown[0]) if unknown else "empty"
+        raise UsageError(f"only is {value}; expected some of {', '.join(KINDS_BY_OPTION)}")
+    return [KINDS_BY_OPTION[option] for option in only]
 
 
-def _winning_weights(fixes: Fixes, p_fix: Floats, latest: Mapping[str, Verdict]) -> Floats:
-    """Return a weight [f] by which a fix wins a conflict: its probability, or more if accepted."""
-    accepted = [fix for fix, one in latest.items() if one.answer == ACCEPT]
-    place_of = {
-        fix: float(place) for place, fix in enumerate(accepted, 2)
-    }  # larger than any probability
+def _weigh_conflicts(fixes: Fixes, p_fix: Floats, latest: Mapping[str, Verdict]) -> Floats:
+    """Return the weights [f] of fixes in a conflict: probabilities, or more for accepted fixes."""
+    accepted = [fix for fix, verdict in latest.items() if verdict.answer == ACCEPT]
+    # From 2 on, which is larger than any probability.
+    place_of = {fix: float(place) for place, fix in enumerate(accepted, 2)}
     accepted_at = [place_of.get(fix, np.nan) for fix in fixes.ids]
     weights: Floats = np.where(np.isnan(accepted_at), p_fix, accepted_at)
     return weights
 
 
-def _conflicting(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: Mask) -> Mask:
+def _mark_conflicting(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: Mask) -> Mask:
     """Mark fixes [f] that lose against another fix of the same annotation.
 
     A removal wins against changes if it has a larger weight than each of them.
@@ -209,8 +211,8 @@ def _conflicting(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: 
     return is_conflicting
 
 
-def _redundant_removals(fixes: Fixes, order: Rows, is_removal: Mask) -> Mask:
-    """Mark removals [o], in this order, of annotations kept for a duplicate or removed already."""
+def _mark_redundant_removals(fixes: Fixes, order: Rows, is_removal: Mask) -> Mask:
+    """Mark removals [o], in this order, of annotations that are kept or already removed."""
     is_redundant, kept, removed = np.zeros(len(order), np.bool_), set[int](), set[int]()
     for k in np.flatnonzero(is_removal[order]).tolist():
         row, stays = int(fixes.rows[order[k]]), int(fixes.kept_rows[order[k]])

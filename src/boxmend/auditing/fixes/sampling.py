@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import LIKELY, PRECISION, choose
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, MIN_LIKELY_PROBABILITY, choose_fixes
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.types import Rows
 
@@ -16,7 +16,7 @@ CHECK_EVERY = 4  # fixes of a queue: one of them is drawn at random
 
 def sample_order(fixes: Fixes) -> Rows:
     """Return the fixes that `apply` takes without any verdict, in a fixed random order."""
-    return _shuffle(fixes, choose(fixes, {}, PRECISION).rows)
+    return _shuffle(fixes, choose_fixes(fixes, {}, DEFAULT_PRECISION).rows)
 
 
 def check_order(fixes: Fixes) -> Rows:
@@ -24,7 +24,7 @@ def check_order(fixes: Fixes) -> Rows:
 
     A queue mixes them in, since its first fixes alone say little about the others.
     """
-    return _shuffle(fixes, np.flatnonzero(fixes.p_fix >= LIKELY))
+    return _shuffle(fixes, np.flatnonzero(fixes.p_fix >= MIN_LIKELY_PROBABILITY))
 
 
 def mix_in_checks(queue: Rows, checks: Rows) -> Rows:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import LIKELY, choose
+from boxmend.auditing.fixes.choosing import MIN_LIKELY_PROBABILITY, choose_fixes
 from boxmend.auditing.fixes.sampling import mix_in_checks
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict
@@ -26,7 +26,7 @@ class ReviewedTable:
 
 
 class Rest(NamedTuple):
-    """Fixes that nobody judged: their number, and how many are right as stated and in truth."""
+    """Unjudged fixes: their number, and how many are right as stated and in truth."""
 
     number: int
     stated: float
@@ -79,7 +79,7 @@ def order_by_sureness(fixes: Fixes, draws: np.random.Generator) -> Rows:
 
 def order_as_queue(fixes: Fixes, draws: np.random.Generator) -> Rows:
     """Order fixes like the queue of the page: from the top, with random checks."""
-    likely = np.flatnonzero(fixes.p_fix >= LIKELY)
+    likely = np.flatnonzero(fixes.p_fix >= MIN_LIKELY_PROBABILITY)
     return mix_in_checks(order_from_top(fixes, draws), draws.permutation(likely))
 
 
@@ -123,10 +123,10 @@ def measure_rest(table: ReviewedTable, latest: Mapping[str, Verdict]) -> dict[st
     is_open = np.array([fix not in latest for fix in table.fixes.ids], np.bool_)
     found = {}
     for precision in MEASURED_PRECISIONS:
-        chosen = choose(table.fixes, latest, precision)
+        chosen = choose_fixes(table.fixes, latest, precision)
         rows = chosen.rows[is_open[chosen.rows]]
         found[f"{precision:g}"] = _count_rest(table, chosen.p_fix, rows)
-    rows = np.flatnonzero(is_open & (chosen.p_fix >= LIKELY))
+    rows = np.flatnonzero(is_open & (chosen.p_fix >= MIN_LIKELY_PROBABILITY))
     return found | {ALL_LIKELY: _count_rest(table, chosen.p_fix, rows)}
 
 

@@ -149,7 +149,7 @@ def _explain_table(table: Table) -> list[str]:
 
 
 def has_gains(table: Table) -> bool:
-    """Whether there is anything to compare."""
+    """Return whether there is anything to compare."""
     return any(
         one.gain is not None or one.paper_gain is not None for line in table.squares for one in line
     )

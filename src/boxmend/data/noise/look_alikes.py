@@ -74,7 +74,7 @@ def weigh_confusions(dataset: Dataset, eligible: Rows, detections: Detections) -
 
 
 def _shows_own_class(dataset: Dataset, detections: Detections) -> Mask:
-    """[d] Mark detections that overlap an annotation of their own class, ignored ones included."""
+    """Return a mask [d] of detections that overlap any annotation of their own class."""
     marks = np.zeros(len(detections.labels), np.bool_)
     boxes = detections.boxes.astype(np.float64)
     for found, rows in iterate_image_pairs(detections.image_rows, dataset.image_rows):
