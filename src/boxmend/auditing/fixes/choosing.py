@@ -1,4 +1,4 @@
-"""Choose fixes to apply: those that people accepted, and as many as the required precision allows."""
+"""Choose fixes to apply: accepted ones, and as many others as the required precision allows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ChosenFixes:
 
     @property
     def num_likely(self) -> int:
-        """Return the number of fixes left for review whose annotation is more likely wrong than not."""
+        """Return how many of them have an annotation that is more likely wrong than not."""
         return int((self.is_left & (self.p_wrong >= MIN_LIKELY_PROBABILITY)).sum())
 
 
