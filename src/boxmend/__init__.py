@@ -1,7 +1,7 @@
-"""boxmend mends object-detection annotations: wrong labels, inaccurate boxes, in your own files.
+"""boxmend finds and repairs annotation errors in object-detection datasets.
 
-`load` reads COCO, VOC and YOLO into a `Dataset` of columns; `Dataset.save` writes back what
-changed and not one byte more.
+`load` reads COCO, VOC and YOLO into a `Dataset` of columns. `Dataset.save` writes the changes and
+keeps all other bytes of the files.
 """
 
 from importlib import import_module

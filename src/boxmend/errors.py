@@ -1,12 +1,12 @@
-"""Everything boxmend raises on purpose, and the exit status each ends a command with.
+"""The errors that boxmend raises for its users, and the exit status of each.
 
     BoxmendError            3  something failed
     ├── UsageError          2  the call itself is wrong: an unknown name, a rate out of range
-    ├── DataError           3  a dataset cannot be read as it is; names the file and the id
-    ├── LossyError          3  the target format cannot hold all that the source does
-    └── OutputError         3  the result could not be written; nothing was left behind
+    ├── DataError           3  a dataset cannot be used as it is; names the file and the id
+    ├── LossyError          3  the target format cannot hold everything in the source
+    └── OutputError         3  the result could not be written; no unfinished file remains
 
-Status 1 is no error: it says that `check` found some or that `diff` saw a difference.
+Status 1 is not an error: `check` found errors in a dataset, or `diff` found differences.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
-    """What a command leaves behind for the shell."""
+    """The exit status of a command."""
 
     FINE = 0
     FINDINGS = 1
@@ -29,7 +29,7 @@ class BoxmendError(Exception):
 
 
 class UsageError(BoxmendError):
-    """The call is wrong, whatever the data are."""
+    """A call that is wrong for any data."""
 
     exit_status = ExitStatus.USAGE
 
@@ -39,7 +39,7 @@ class DataError(BoxmendError):
 
 
 class LossyError(BoxmendError):
-    """A conversion that would lose something, stopped before anything was written."""
+    """A conversion that would lose something; nothing was written."""
 
     def __init__(self, target: str, losses: Sequence[str]):
         self.losses = tuple(losses)
@@ -51,4 +51,4 @@ class LossyError(BoxmendError):
 
 
 class OutputError(BoxmendError):
-    """The output could not be written; whatever was begun has been removed again."""
+    """Output that could not be written; boxmend has removed unfinished files."""

@@ -124,7 +124,7 @@ def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_pat
     told["files"] = dict.fromkeys(told["files"], "0" * 64)
     del told["digest"]
     (folder / "noise.json").write_text(json.dumps(told))
-    with pytest.raises(DataError, match="new noise on the data comes out differently"):
+    with pytest.raises(DataError, match="new noise on the same data is different"):
         noisy_data.noisy_data(plan.root, job)
 
 

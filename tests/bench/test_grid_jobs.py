@@ -17,7 +17,7 @@ from boxmend.bench.grids.jobs import (
     state_of,
 )
 from boxmend.bench.grids.planning import make_plan, prepare
-from boxmend.bench.grids.results import RESULTS_FILE, read
+from boxmend.bench.grids.results import RESULTS_FILE, read_results
 from boxmend.cli import run
 from boxmend.data.files.locks import HeldError, hold_lock, is_held, wait_for_lock
 from boxmend.errors import DataError, UsageError
@@ -37,7 +37,10 @@ def test_a_state_is_told_by_the_folder(toys: Path, tmp_path: Path) -> None:
     assert state_of(folder) is State.FAILED
     pretended(folder)
     assert state_of(folder) is State.DONE
-    assert [one.error for one in read(plan.root / RESULTS_FILE).results] == ["out of luck", None]
+    assert [one.error for one in read_results(plan.root / RESULTS_FILE).results] == [
+        "out of luck",
+        None,
+    ]
 
 
 def test_a_cell_that_was_not_begun_takes_other_settings(toys: Path, tmp_path: Path) -> None:

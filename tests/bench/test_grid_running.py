@@ -22,7 +22,7 @@ from boxmend.bench.grids.jobs import (
     state_of,
     write_json,
 )
-from boxmend.bench.grids.results import RESULTS_FILE, read
+from boxmend.bench.grids.results import RESULTS_FILE, read_results
 from boxmend.bench.grids.running import GridProgress, run_grid
 from boxmend.data.files.locks import hold_lock
 from tests.bench.grid_worlds import QUICK, Ending, Pretending, begun, pretended, ready
@@ -86,7 +86,7 @@ def test_a_killed_cell_is_recorded_and_taken_up_by_the_next_call(
     ended = run_grid(plan, Pretending(2, lr=-signal.SIGKILL))
     assert "killed by SIGKILL" in ended.failed["label40-box40-lr-0"]
     assert "--jobs" in ended.failed["label40-box40-lr-0"]
-    (killed,) = [one for one in read(plan.root / RESULTS_FILE).results if one.error]
+    (killed,) = [one for one in read_results(plan.root / RESULTS_FILE).results if one.error]
     assert killed.cell == "label40-box40-lr-0"
     executor = Pretending(2)
     assert run_grid(plan, executor).failed == {}

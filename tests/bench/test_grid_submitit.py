@@ -66,7 +66,7 @@ def test_a_job_that_the_scheduler_no_longer_has_is_missed_twice_and_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([{"7_1", "7_2"}, {"7_2"}, {"7_1"}, None, {"7_2"}, {"7_2"}])
-    monkeypatch.setattr(slurm, "ASKED_EVERY", 0)
+    monkeypatch.setattr(slurm, "QUERY_INTERVAL_SECONDS", 0)
     monkeypatch.setattr(slurm, "queued_jobs", lambda: next(answers))
     process = JobProcess(Job(tmp_path), Queue())
     assert [process.poll() for _ in range(6)] == [*[None] * 5, CellStatus.STOPPED]

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from boxmend.bench.speed.tables import ratios, row_values
+from boxmend.bench.speed.tables import compute_ratios, row_values
 from boxmend.bench.speed.timing import WARM_UP, Timed, time_in_turns, time_seconds
 
 CPU = torch.device("cpu")
@@ -93,7 +93,7 @@ def test_ratios_are_quotients_of_what_rows_show() -> None:
         "mend": row_values(Timed(16, [24.0], peak_bytes=420)),
         "mend-paper": row_values(Timed(16, [], error="out of memory")),
     }
-    found = {(one["ratio"], one["measure"]): one["is"] for one in ratios(rows)}
+    found = {(one["ratio"], one["measure"]): one["is"] for one in compute_ratios(rows)}
     assert found == pytest.approx(
         {
             ("mend / baseline", "milliseconds"): 1.2,  # 24 / 20

@@ -24,14 +24,14 @@ RATES = {
     "spurious": "spurious",
     "duplicates": "duplicates",
 }
-FEW_FIXES = 20  # automatic ones, below which the yields of other precisions are printed
+MIN_AUTOMATIC_FIXES = 20  # with fewer, the yields of other precisions are printed, too
 RATE_OF = dict(zip((kind.words for kind in Kind), RATES, strict=True))
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class EvidenceOptions:
-    """The evidence about the annotations, and where the audit goes."""
+    """The evidence about the annotations, and the folder of the audit."""
 
     predictions: Annotated[
         tuple[Path, ...],
@@ -185,7 +185,7 @@ def _print(audited: AuditFolder) -> None:
         f"{likely:,} of the others are more likely right than not, and "
         f"{counts['for_review'] - likely:,} are less likely"
     )
-    if counts["automatic"] < FEW_FIXES:
+    if counts["automatic"] < MIN_AUTOMATIC_FIXES:
         print_yields(audited.audit.fixes)
     name = quote(str(path))
     say(f"next: boxmend review {name}, or boxmend apply {name} --precision {PRECISION} --out DIR")
@@ -194,7 +194,7 @@ def _print(audited: AuditFolder) -> None:
 def print_yields(
     fixes: Fixes, latest: Mapping[str, Verdict] | None = None, only: Sequence[str] | None = None
 ) -> None:
-    """Print how many fixes each of several precisions takes, if any of them takes some."""
+    """Print the number of fixes at each of several precisions, unless all numbers are 0."""
     kinds = tuple(KIND_OF_WORD) if only is None else only
     yields = count_yields(fixes, latest or {}, kinds)
     if not any(any(counts.values()) for counts in yields.values()):
@@ -202,7 +202,10 @@ def print_yields(
     print()
     print_table(
         ("precision", *(kind.words for kind in Kind), "in all"),
-        [(f"{one}", *counts.values(), sum(counts.values())) for one, counts in yields.items()],
+        [
+            (f"{precision}", *counts.values(), sum(counts.values()))
+            for precision, counts in yields.items()
+        ],
     )
 
 
