@@ -74,6 +74,14 @@ TARGETS = [
         "results.jsonl",
         again=f"bench table table1 {TABLE_OPTIONS} --overwrite",
     ),
+    Target(
+        "bench-audit-suite",
+        "bench audit-suite in/coco:train --predictions in/found.json --regimes clean,pair-10 "
+        "--seeds 1 --out out",
+        "coco found.json",
+        is_resumable=True,
+        weight=5,
+    ),
     Target("synth", "synth --images 5 --size 32 --out out", "results.jsonl"),
     Target(
         "synth-into-empty", "synth --images 5 --size 32 --out out", "results.jsonl", makes="out"

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-OUT = "out"
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -51,8 +49,12 @@ def _dataset_variants() -> list[Variant]:
                 f"noise {address} --labels symmetric:0.4 --boxes uniform:0.3 --out out",
                 part,
                 targets,
-                ("", "--missing 0.2", "--spurious 0.2", "--duplicate 0.2", "--no-clip"),
-                "--seed --missing --spurious --duplicate --subset",
+                (
+                    *("", "--missing 0.2", "--spurious 0.2", "--duplicate 0.2", "--no-clip"),
+                    *("--missing 0.2 --missing-order small", "--spurious 0.2 --spurious-at part"),
+                    *("--gross-boxes 0.2", "--gross-boxes 0.2 --gross-noise gaussian:0.4"),
+                ),
+                "--seed --missing --spurious --duplicate --subset --gross-boxes",
                 "noisy",
             ),
             Variant(
@@ -125,6 +127,18 @@ OTHERS = [
         "coco matrix.csv",
         "matrix.csv",
         reread="noisy",
+    ),
+    Variant(
+        "noise-detector",
+        "noise in/coco:train --spurious 0.1 --predictions in/found.json --out out",
+        "coco found.json",
+        "found.json found.json coco/instances_train.json",
+        (
+            *("", "--look-alikes 0.2", "--look-alikes 0.2 --look-alike-pair moon/ring"),
+            *("--spurious-at clutter", "--spurious-at clutter,part,random"),
+        ),
+        "--look-alikes --spurious --seed",
+        "noisy",
     ),
     Variant(
         "audit-run",
@@ -303,6 +317,25 @@ OTHERS = [
         "noisy/truth.parquet noisy/truth.parquet found.json",
         ("", "--json", "--out out.json"),
         "--precision",
+        weight=3,
+    ),
+    Variant(
+        "bench-audit-corrected",
+        "bench audit in/noisy --predictions in/found.json --truth in/coco:train",
+        "noisy coco found.json",
+        "noisy/*.json coco/instances_train.json found.json",
+        ("", "--json", "--out out.json"),
+        weight=3,
+    ),
+    Variant(
+        "bench-audit-suite",
+        "bench audit-suite in/coco:train --predictions in/found.json --regimes clean,pair-10 "
+        "--seeds 1 --out in/suite",
+        "coco found.json suite",
+        "suite/clean-0.json suite/clean-0.json found.json coco/instances_train.json",
+        ("", "--json", "--look-alike-pair moon/ring"),
+        "--seeds --first-seed",
+        may_change="suite/*",
         weight=3,
     ),
     Variant(

@@ -225,6 +225,10 @@ def _make_audits() -> None:
     run_command(
         "apply", "in/audit", *chosen, "--to", "yolo", "--allow-lossy", "--out", "in/mended-yolo"
     )
+    run_command(
+        *("bench", "audit-suite", "in/coco:train", "--predictions", "in/found.json"),
+        *("--regimes", "clean,pair-10", "--seeds", "1", "--out", "in/suite"),
+    )
 
 
 def _make_exports() -> None:

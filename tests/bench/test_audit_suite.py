@@ -152,6 +152,16 @@ def test_a_damaged_cell_is_refused_by_name(
     assert "missing-20-0.json" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", ["{}", "[]", "nonsense", '{"seed": 0, "identity": "x"}'])
+def test_a_cell_without_a_digest_is_refused(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    (tmp_path / "missing-20-0.json").write_text(content)
+    words = command(world, "--regimes", "missing-20", "--seeds", "1", "--out", str(tmp_path))
+    assert run(words) == 3
+    assert "missing-20-0.json: has no digest" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

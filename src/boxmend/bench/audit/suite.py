@@ -16,7 +16,12 @@ from boxmend.bench.audit.regimes import Regime
 from boxmend.bench.audit.suite_cell import measure_cell
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.atomic import open_atomic
-from boxmend.data.files.digests import add_json_digest, verify_json
+from boxmend.data.files.digests import (
+    DamagedError,
+    add_json_digest,
+    make_damage_error,
+    split_json_digest,
+)
 from boxmend.data.files.json_text import encode_json
 from boxmend.data.files.reading import read_record
 from boxmend.data.fingerprint import fingerprint
@@ -78,25 +83,33 @@ def _read_or_measure(
             report(done, total)
             path = None if out is None else out / f"{regime.name}-{seed}.json"
             if path is not None and path.exists():
-                yield _read_cell(path, identity, regime.with_seed(seed).to_json())
+                yield read_cell(path, identity, regime.with_seed(seed).to_json())
             else:
                 cell = measure_cell(inputs.dataset, inputs.predictions, regime, seed)
                 cell["identity"] = identity
                 if path is not None:
-                    with open_atomic(path) as file:
-                        file.write(add_json_digest(encode_json(cell, indent=1)))
+                    write_cell(path, cell)
                 yield cell
             done += 1
     report(done, total)
 
 
-def _read_cell(path: Path, identity: dict[str, str], settings: dict[str, Any]) -> dict[str, Any]:
-    """Read a finished cell; refuse one with other settings, of other data or of other code."""
+def write_cell(path: Path, cell: dict[str, Any]) -> None:
+    """Write a cell with its digest."""
+    with open_atomic(path) as file:
+        file.write(add_json_digest(encode_json(cell, indent=1)))
+
+
+def read_cell(path: Path, identity: dict[str, str], settings: dict[str, Any]) -> dict[str, Any]:
+    """Read a finished cell; raise an error if it has other settings, data or code, or is damaged."""
     try:
-        cell: dict[str, Any] = json.loads(verify_json(path, read_record(path), REMEDY))
-    except ValueError as error:
-        raise DataError(f"{path}: is not a cell of the suite ({error}); {REMEDY}") from error
-    known = cell.get("identity", {}) | {"settings": cell.get("settings")}
+        text = split_json_digest(read_record(path))
+    except DamagedError as error:
+        raise make_damage_error(path, REMEDY) from error
+    if text is None:
+        raise DataError(f"{path}: has no digest, so the suite did not write it; {REMEDY}")
+    cell: dict[str, Any] = json.loads(text)
+    known = cell["identity"] | {"settings": cell["settings"]}
     expected = identity | {"settings": settings}
     changed = [name for name, value in expected.items() if known.get(name) != value]
     if changed:
