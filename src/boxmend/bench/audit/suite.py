@@ -101,7 +101,7 @@ def write_cell(path: Path, cell: dict[str, Any]) -> None:
 
 
 def read_cell(path: Path, identity: dict[str, str], settings: dict[str, Any]) -> dict[str, Any]:
-    """Read a finished cell; raise an error if it has other settings, data or code, or is damaged."""
+    """Read a finished cell; raise an error if it is damaged, or of other settings, data or code."""
     try:
         text = split_json_digest(read_record(path))
     except DamagedError as error:
