@@ -153,7 +153,7 @@ def test_what_goes_wrong_with_a_picture_costs_no_result(
     assert read_result(folder) is not None
 
 
-def test_cells_of_seed_0_keep_by_default(toys: Path, tmp_path: Path) -> None:
+def test_cells_of_seed_0_keep_artifacts_by_default(toys: Path, tmp_path: Path) -> None:
     def kept(**told: Any) -> list[bool]:
         only = ("label40-box40-mend-?",)
         plan = ready(toys, tmp_path / str(told), only=only, seeds=(0, 1), **told)

@@ -175,7 +175,7 @@ def wait_for(path: Path, lines: int = 1, seconds: float = 120) -> None:
 
 
 @pytest.mark.slow
-def test_a_cell_killed_in_the_middle_goes_on_to_the_same_end(toys: Path, tmp_path: Path) -> None:
+def test_a_cell_killed_in_the_middle_continues_to_the_same_end(toys: Path, tmp_path: Path) -> None:
     plain, killed = (
         ready(toys, tmp_path / name, changes=_longer()) for name in ("plain", "killed")
     )

@@ -95,7 +95,7 @@ def test_cells_are_chosen_by_patterns_and_methods() -> None:
     }
 
 
-def test_what_is_not_there_is_told_with_what_is() -> None:
+def test_a_message_about_a_missing_name_lists_the_known_ones() -> None:
     cells = list_table_cells(get_layout("table1"), (0,))
     with pytest.raises(UsageError, match=r"no method 'mand' here; there are .*, mend$"):
         choose_cells(cells, methods=("mend", "mand"))
@@ -111,7 +111,7 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
         make_plan(GridRequest(names=("table1",), scale="big"))
 
 
-def test_only_published_methods_are_told_the_true_rates() -> None:
+def test_only_published_methods_get_the_true_rates() -> None:
     def told(method: str, variant: tuple[tuple[str, str], ...] = ()) -> tuple[object, object]:
         cell = Cell("symmetric:0.4", "uniform:0.2", method, variant, 3)
         settings = cell_settings(cell, SCALES["voc320"], None, {})
@@ -135,7 +135,7 @@ def test_the_scale_paper_leaves_mend_what_it_is_on_the_same_footing() -> None:
         assert (one.proposals, one.pre_nms, one.rois) == (1000, 2000, 512)
 
 
-def test_twice_the_passes_are_twice_those_that_are_set() -> None:
+def test_twice_the_epochs_are_twice_those_that_are_set() -> None:
     cell = Cell(None, None, "baseline", (("epochs", TWICE_EPOCHS),))
     assert cell_settings(cell, SCALES["voc320"], None, {}).epochs == 24
     assert cell_settings(cell, SCALES["voc320"], None, {"epochs": 5}).epochs == 10

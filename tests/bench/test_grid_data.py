@@ -152,9 +152,7 @@ def test_the_second_stage_waits_for_the_first(toys: Path, tmp_path: Path) -> Non
         mended_data(plan.root, read_job(plan.folder(plan.cells[1])))
 
 
-def test_data_that_no_cell_could_use_are_told_before_anything_is_trained(
-    toys: Path, tmp_path: Path
-) -> None:
+def test_unusable_data_are_refused_before_anything_is_trained(toys: Path, tmp_path: Path) -> None:
     document = json.loads((toys / "instances_val.json").read_text())
     bare = tmp_path / "bare" / "instances_val.json"
     bare.parent.mkdir()

@@ -95,7 +95,7 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
         ({"variant": {"mend.raw_box_share": 0.4}}, "variant: {'mend.raw_box_share': 0.4}, now {}"),
     ],
 )
-def test_what_makes_another_cell_is_told(
+def test_differences_between_cells_are_listed(
     fields: dict[str, Any], told: str, toys: Path, tmp_path: Path, line: Result
 ) -> None:
     done = with_lines(tmp_path / "brought.jsonl", changed(line, **fields))
@@ -225,7 +225,7 @@ def test_a_second_stage_of_an_older_first_one_is_stale(toys: Path, tmp_path: Pat
     assert plan.retrained == {STAGES[0]: STAGES[1]}
 
 
-def test_a_dry_look_writes_nothing_and_compares_what_it_can(
+def test_a_dry_run_writes_nothing_and_compares_what_it_can(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
     done = with_lines(tmp_path / "brought.jsonl", line)

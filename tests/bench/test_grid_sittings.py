@@ -22,7 +22,7 @@ def listed(capsys: pytest.CaptureFixture[str], *told: str) -> list[dict[str, Any
 
 @pytest.fixture
 def brought(toys: Path, tmp_path: Path) -> tuple[list[str], Path]:
-    """What a grid of two cells is told, and a file with a line of one of them."""
+    """The arguments for a grid of two cells, and a file with a line of one of them."""
     plan = ready(toys, tmp_path / "there", only=TWO)
     line = pretended(plan.folder(plan.cells[0]))
     append_result(tmp_path / "brought.jsonl", line)
@@ -85,7 +85,7 @@ def test_a_run_takes_lines_from_elsewhere_and_leaves_what_it_has_no_time_for(
         assert cells == [f"label40-box40-{method}-0"]
 
 
-def test_a_first_stage_that_is_trained_again_is_told_in_the_plan(
+def test_the_plan_lists_a_first_stage_that_is_trained_again(
     toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = ready(toys, tmp_path / "there", "two-stage", only=TWO[:1])

@@ -1,4 +1,4 @@
-"""Lines of results: written whole, read strictly, and the one that counts."""
+"""Lines of results: written whole, read strictly, and the line that counts of several."""
 
 import multiprocessing
 import os
@@ -147,7 +147,7 @@ def test_names_of_files_that_are_no_text_do_not_cost_a_result(tmp_path: Path) ->
     assert read_results(path).results[0].data.addresses == {"train": ["/a\\udcff"]}
 
 
-def test_a_folder_in_the_place_of_the_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_results(tmp_path)
     with pytest.raises(OutputError, match="could not be written"):
@@ -210,7 +210,7 @@ def test_a_line_waits_for_whoever_writes_another(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=80))
-def test_whatever_stands_behind_the_lines_they_are_read(tmp_path_factory: Any, rest: bytes) -> None:
+def test_text_after_the_lines_is_ignored(tmp_path_factory: Any, rest: bytes) -> None:
     path = tmp_path_factory.mktemp("hostile") / "results.jsonl"
     append_result(path, result())
     with path.open("ab") as file:

@@ -91,7 +91,7 @@ def test_workers_ahead_are_let_run_dry_before_a_block(tmp_path: Path) -> None:
     assert len(taken) == 6
 
 
-def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_pass(tmp_path: Path) -> None:
+def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_epoch(tmp_path: Path) -> None:
     steps = factory_in(tmp_path).steps("mend", "64")
     training = steps.training
     assert steps.batch_size == 2

@@ -26,7 +26,7 @@ def test_work_belongs_to_the_stage_in_which_it_starts() -> None:
     assert sum_by_stage(spans, work) == {"features": 7, "refine": 1}  # 4 + 3; 1
 
 
-def test_work_between_stages_is_known_by_what_follows() -> None:
+def test_work_between_stages_is_assigned_by_the_following_stage() -> None:
     spans = [
         Span("second stage and its losses", 0, 10),
         Span("second stage and its losses", 12, 20),

@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 class Counted:
-    """Steps that do nothing but tell, and fail at the call they are told to."""
+    """Steps that only record their calls, and fail at a chosen call."""
 
     def __init__(self, name: str, calls: list[str], fails_at: int = -1):
         self.batch_size = 16
@@ -46,7 +46,7 @@ def test_rows_are_warmed_up_and_then_take_turns() -> None:
     assert notes == ["preparing a", "preparing b", "block 1 of 2", "block 2 of 2"]
 
 
-def test_a_row_that_fails_has_its_error_and_the_others_go_on() -> None:
+def test_a_row_that_fails_has_its_error_and_the_others_continue() -> None:
     calls: list[str] = []
 
     def impossible() -> Counted:

@@ -93,7 +93,7 @@ def test_ties_as_shown_are_all_best_and_the_reference_never_is() -> None:
     assert best == ["ca-bbc", "disco", "mend"]
 
 
-def test_a_row_alone_is_the_best_of_nothing() -> None:
+def test_a_single_row_is_not_marked_as_best() -> None:
     made = make_table(get_layout("core"), [result("mend", 0.6), result("baseline", 0.5)])
     assert not any(one.is_best for line in made.entries for one in line)
 
@@ -122,7 +122,7 @@ def test_published_figures_stand_only_beside_the_like() -> None:
     assert all(one.paper is None for line in made.entries for one in line)
 
 
-def test_a_done_cell_without_the_figure_is_told() -> None:
+def test_a_finished_cell_without_the_figure_is_noted() -> None:
     made = make_table(get_layout("core"), [result("mend", None, noise=BOTH)])
     found = at(made, "mend", "label40-box40")
     assert found.ours is None

@@ -77,7 +77,7 @@ def test_a_square_tells_mean_deviation_seeds_and_what_was_published() -> None:
         (None, "share", ""),
     ],
 )
-def test_gains_are_told_in_percent_and_points(gain: Gain | None, compare: str, text: str) -> None:
+def test_gains_are_shown_in_percent_and_points(gain: Gain | None, compare: str, text: str) -> None:
     assert gain_texts(TableEntry(gain=gain), compare).to_line() == text
 
 
@@ -121,7 +121,7 @@ def test_notes_tell_what_is_odd_about_the_published_table() -> None:
     assert "unverified" in render_markdown(make_table(get_layout("box-noise"), []))
 
 
-def test_mixed_rows_are_marked_and_told() -> None:
+def test_mixed_rows_are_marked_and_noted() -> None:
     odd = [
         msgspec.structs.replace(one, hardware="another") if one.method == "mend" else one
         for one in results()
@@ -231,7 +231,7 @@ def test_columns_without_any_figure_are_left_out_and_named() -> None:
     assert any(one["name"] == "label0-box0" for one in to_plain(core)["columns"])
 
 
-def test_what_cannot_be_compared_yet_is_told() -> None:
+def test_a_note_lists_missing_comparisons() -> None:
     noise = ("symmetric:0.4", "uniform:0.4")
     alone = [result("mend", 0.4, noise=noise)]
     told = to_plain(make_table(get_layout("table1"), alone))["notes"]

@@ -89,8 +89,8 @@ def test_facts_and_requirements_are_printed(measured: tuple[Any, Any]) -> None:
     assert {"boxmend", "torch", "torchvision"} <= set(answer["facts"]["versions"])
     assert answer["facts"]["hardware"]
     notes = " ".join(answer["notes"])
-    assert "times of a CPU, which mean little" in notes
-    assert "weights are random" in notes
+    assert "times of a CPU say little" in notes
+    assert "the weights are random" in notes
     assert "at 64 images are" in notes
 
 

@@ -65,7 +65,7 @@ def test_the_only_scale_with_results_is_the_default(
     assert shown.err == ""
 
 
-def test_several_scales_are_asked_about(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_scales_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "bench", *RESULTS, scale="voc320")
     assert run(["bench", "table", "core"]) == 2
     assert "give --scale smoke or voc320" in capsys.readouterr().err
