@@ -17,7 +17,10 @@ from children import ChildResult, ForkServer, Task
 from variants import VARIANTS
 from worlds import World
 
-THREADED_VARIANTS = ("review", "evaluate-json", "bench-audit")  # variants
+THREADED_VARIANTS = (
+    *("review", "evaluate-json"),
+    *("bench-audit", "bench-audit-corrected", "bench-audit-suite"),
+)
 FIRST_OUTCOMES = (
     "cases",
     "killed",

@@ -12,7 +12,7 @@ from boxmend.bench.audit.suite_tables import make_tables
 from boxmend.cli import run
 from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
-from boxmend.scoring.finders.kinds import OTHERS_AND_RULES
+from boxmend.scoring.finders.kinds import OTHERS
 from tests.auditing import audit_data
 
 NUM_IMAGES = 160
@@ -78,7 +78,7 @@ def test_every_finder_ranks_the_errors_that_were_planted(cells: list[dict[str, A
     wrong = rows["wrong label", "symmetric-20"]
     eligible = cells[0]["counts"]["eligible"]
     assert wrong.errors == round(0.2 * eligible)
-    assert set(wrong.ap) == {"boxmend", *OTHERS_AND_RULES}
+    assert set(wrong.ap) == {"boxmend", *OTHERS}
     for value in wrong.ap.values():
         assert value is not None
         assert 0.2 < value <= 1  # the drawn classes are easy to tell apart

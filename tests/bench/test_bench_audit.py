@@ -100,6 +100,7 @@ def test_the_command_prints_tables_or_the_json_of_the_file(
     text = capsys.readouterr().out
     assert "who finds more" in text
     assert "fixes chosen for a precision of 0.7" in text
+    assert "recall at 0.7" in text
     number = answer["finders"]["errors"]["wrong label"]
     assert f"wrong label ({number})  boxmend" in text
     assert run([*words, "--json"]) == 0
@@ -143,6 +144,18 @@ def test_a_correction_with_other_ids_is_matched_by_overlap(
         assert errors[kind] == pytest.approx(expected[kind], abs=4)
 
 
+def test_objects_at_the_border_are_left_out_on_request(
+    world: Path, answer: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = make_command(world, "--truth", str(world / "clean"), "--ignore-border", "2", "--json")
+    assert run(words) == 0
+    inner = json.loads(capsys.readouterr().out)
+    assert inner["ignore_border"] == 2
+    fewer, all_of_them = inner["finders"], answer["finders"]
+    assert 0 < fewer["annotations"] < all_of_them["annotations"]
+    assert 0 < fewer["errors"]["bad box"] < all_of_them["errors"]["bad box"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -156,6 +169,10 @@ def test_a_correction_with_other_ids_is_matched_by_overlap(
         (
             ["data", "--predictions", "x.json", "--truth", "y", "--out", __file__],
             "the file exists",
+        ),
+        (
+            ["data", "--predictions", "x.json", "--truth", "y", "--ignore-border", "-1"],
+            "--ignore-border is -1",
         ),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.scoring.ranking import area_under_roc, average_precision, share
+from boxmend.scoring.ranking import area_under_roc, average_precision, recall_at_precision, share
 
 SCORES = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, 3.0])  # few, so that there are ties
 RANKINGS = st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=30)
@@ -31,6 +31,18 @@ def test_positives_that_are_never_found_have_a_precision_of_zero() -> None:
     # 3 and 1 are found at precisions 1 and 2/3; two more have no row
     scores, is_positive = columns([(3, True), (2, False), (1, True)])
     assert average_precision(scores, is_positive, 4) == pytest.approx((1 + 2 / 3) / 4)
+
+
+@pytest.mark.parametrize(
+    ("precision", "recall"), [(1, 1 / 5), (0.75, 3 / 5), (0.6, 3 / 5), (0.5, 4 / 5), (0.4, 4 / 5)]
+)
+def test_recall_is_the_largest_at_a_precision(precision: float, recall: float) -> None:
+    # Cuts: 1 of 1, 1 of 2, 3 of 4 (a tie of two), 4 of 8 (a tie of four); one has no row.
+    rest = [(0, True), (0, False), (0, False), (0, False)]
+    scores, is_positive = columns([(3, True), (2, False), (1, True), (1, True), *rest])
+    assert recall_at_precision(scores, is_positive, precision, 5) == recall
+    assert recall_at_precision(scores[1:2], is_positive[1:2], 0.5, 5) == 0
+    assert recall_at_precision(scores[1:2], is_positive[1:2], 0.5) is None
 
 
 def test_a_perfect_ranking_has_one_and_its_reverse_zero() -> None:

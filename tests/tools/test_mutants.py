@@ -136,3 +136,21 @@ def test_all_committed_mutants_fit_the_source() -> None:
     assert len(mutants) > 0
     assert tool["outdated"](mutants, ROOT) == []
     assert len({(one.file, one.old, one.new) for one in mutants}) == len(mutants)
+
+
+def test_no_committed_mutant_uses_an_undefined_name(tmp_path: Path) -> None:
+    """A NameError would fail any test, also one that does not notice the change."""
+    tool: dict[str, Any] = runpy.run_path(str(TOOL))
+    mutants = tool["read_mutants"](ROOT / "tools" / "mutants")
+    for number, one in enumerate(mutants):
+        text = (ROOT / "src/boxmend" / one.file).read_text("utf-8")
+        (tmp_path / f"m{number:04}.py").write_text(text.replace(one.old, one.new), "utf-8")
+    command = ["ruff", "check", "--isolated", "--no-cache", "--select", "F821"]
+    command += ["--output-format", "concise", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, timeout=300
+    )
+    problems = [line for line in done.stdout.splitlines() if ".py:" in line]
+    names = [mutants[int(Path(line.split(":")[0]).stem[1:])].name for line in problems]
+    assert names == []
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -39,8 +39,19 @@ class ComparisonOptions:
         ),
     ] = None
     precision: Annotated[
-        float, Parameter(help="Precision for which fixes are chosen and compared with the truth.")
+        float,
+        Parameter(
+            help="Precision for which fixes are chosen, and at which the recalls of the finders "
+            "are compared."
+        ),
     ] = PRECISION
+    ignore_border: Annotated[
+        float | None,
+        Parameter(
+            help="Do not count annotations, objects and proposals within this many pixels of the "
+            "image border, where objects are cut."
+        ),
+    ] = None
 
 
 @app.default
@@ -76,6 +87,8 @@ def _ensure_valid(data: Sequence[str], options: ComparisonOptions, out: Path | N
         raise UsageError(f"give {lacking}; the comparison needs --predictions and --truth")
     if not 0 <= options.precision <= 1:
         raise UsageError(f"--precision is {options.precision}; expected a share, like 0.95")
+    if options.ignore_border is not None and options.ignore_border < 0:
+        raise UsageError(f"--ignore-border is {options.ignore_border}; expected 0 or more pixels")
     if out is not None and out.exists():
         raise UsageError(f"--out {out}: the file exists; choose a new one")
     from boxmend.scoring.finders import ensure_installed
@@ -93,13 +106,17 @@ def _compare(
     from boxmend.auditing.audit import audit as run_audit
     from boxmend.auditing.predictions import read_predictions
     from boxmend.bench.audit import measure_audit
+    from boxmend.scoring.border import leave_out_border
     from boxmend.scoring.truth_by_overlap import truth_of_correction
 
     dataset = reading.load(data)
     paired = truth_of_correction(source, dataset)
     predictions = read_predictions(options.predictions, dataset)
     result = run_audit(dataset, predictions, AuditSettings(probe=0))  # the truth replaces the probe
-    measured = measure_audit(dataset, predictions, paired.truth, result, options.precision)
+    truth = paired.truth
+    if options.ignore_border is not None:
+        truth = leave_out_border(truth, dataset, options.ignore_border)
+    measured = measure_audit(dataset, predictions, truth, result, options.precision)
     notes = list(predictions.notes)
     if paired.is_by_overlap:
         notes.append(
@@ -115,6 +132,7 @@ def _compare(
         "data": list(data),
         "predictions": [str(path) for path in options.predictions],
         "truth": source,
+        "ignore_border": options.ignore_border,
         "versions": {name: version(name) for name in ("boxmend", "cleanlab", "hotcoco")},
         **measured.to_json(),
         "notes": notes,
@@ -127,10 +145,10 @@ def _print(answer: Mapping[str, Any]) -> None:
     counts = (answer["images"], finders["annotations"], answer["detections"])
     print("{:,} images, {:,} annotations, {:,} detections".format(*counts))
     print("\nwho finds more errors\n")
-    _print_finders(finders)
+    chosen = answer["at_precision"]
+    _print_finders(finders, chosen["wanted"])
     print(f"\ncalibration of the probabilities ({answer['calibration_bins']} bins)\n")
     _print_calibration(answer)
-    chosen = answer["at_precision"]
     title = f"fixes chosen for a precision of {chosen['wanted']:g}"
     print(f"\n{title} ({chosen['left']:,} left for review)\n")
     print_table(
@@ -147,7 +165,7 @@ def _print(answer: Mapping[str, Any]) -> None:
     print(f"\nmore likely wrong than right: {_percent(share)} of the annotations")
 
 
-def _print_finders(finders: Mapping[str, Any]) -> None:
+def _print_finders(finders: Mapping[str, Any], precision: float) -> None:
     rows = []
     previous = None
     for score in finders["scores"]:
@@ -159,10 +177,12 @@ def _print_finders(finders: Mapping[str, Any]) -> None:
                 *(score["finder"], _share(score["average_precision"])),
                 "-" if score["flagged"] is None else score["flagged"],
                 *(_percent(score["precision"]), _percent(score["recall"])),
+                _percent(score["recall_at_precision"]),
             )
         )
         previous = kind
-    print_table(("kind", "finder", "AP", "flagged", "precision", "recall"), rows)
+    title = f"recall at {precision:g}"
+    print_table(("kind", "finder", "AP", "flagged", "precision", "recall", title), rows)
 
 
 def _print_calibration(answer: Mapping[str, Any]) -> None:

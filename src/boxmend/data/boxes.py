@@ -62,6 +62,17 @@ def clip_boxes(boxes: Floats, sizes: Floats) -> Floats:
     return clipped
 
 
+def are_at_border(boxes: Floats, sizes: Floats, margin_px: float) -> Mask:
+    """Mark boxes [n, 4] with an edge within a margin of the border of their image, of sizes [n, 2].
+
+    A width or height of 0 is unknown: boxes are then compared only with the edges at 0.
+    """
+    is_low: Mask = boxes[:, :2] <= margin_px
+    is_high: Mask = (sizes > 0) & (boxes[:, 2:] >= sizes - margin_px)
+    at_border: Mask = np.logical_or.reduce(np.concatenate([is_low, is_high], axis=1), axis=1)
+    return at_border
+
+
 def iterate_image_pairs(image_rows: Rows, other_rows: Rows) -> Iterator[tuple[Rows, Rows]]:
     """Yield all pairs of positions in two columns that hold the same image.
 

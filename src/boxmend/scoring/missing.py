@@ -9,7 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.data.boxes import compute_iou, compute_shares_inside, iterate_image_pairs
+from boxmend.data.boxes import (
+    are_at_border,
+    compute_iou,
+    compute_shares_inside,
+    iterate_image_pairs,
+)
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.scoring.truth import KnownTruth, TrueObjects
@@ -52,7 +57,7 @@ def are_on_ignored(proposed: Proposed, dataset: Dataset, truth: KnownTruth | Non
     """[c] Mark proposals on a crowd or a difficult object, which count neither right nor wrong.
 
     A proposal is on a difficult object from an IoU of 0.5 on, and on a crowd if at least half of
-    its area lies inside.
+    its area lies inside. If the truth has a neutral margin, proposals there are marked, too.
     """
     is_known = dataset.is_ignored & (dataset.image_rows != UNKNOWN)
     parts = [(dataset.image_rows[is_known], dataset.boxes[is_known], dataset.is_crowd[is_known])]
@@ -65,6 +70,9 @@ def are_on_ignored(proposed: Proposed, dataset: Dataset, truth: KnownTruth | Non
     is_on = np.where(is_crowd[theirs], inside, iou) >= FOUND_IOU
     marks = np.zeros(len(proposed), np.bool_)
     marks[ours[is_on]] = True
+    if truth is not None and truth.neutral_margin_px is not None:
+        sizes = dataset.images.sizes[proposed.image_rows]
+        marks |= are_at_border(proposed.boxes, sizes, truth.neutral_margin_px)
     return marks
 
 

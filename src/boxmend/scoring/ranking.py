@@ -1,8 +1,8 @@
-"""Measures of a ranking by scores of any scale: area under ROC and average precision."""
+"""Measures of a ranking by scores of any scale: area under ROC, average precision, recall."""
 
 import numpy as np
 
-from boxmend.data.types import Floats, Mask
+from boxmend.data.types import Floats, Mask, Rows
 
 
 def area_under_roc(scores: Floats, is_positive: Mask) -> float | None:
@@ -34,11 +34,33 @@ def average_precision(
     num_positives = int(is_positive.sum()) if num_positives is None else num_positives
     if num_positives == 0:
         return None
-    levels, group = np.unique(-scores, return_inverse=True)
-    hits = np.bincount(group[is_positive], minlength=len(levels))  # at each level, highest first
-    counts = np.bincount(group, minlength=len(levels))
+    hits, counts = _count_by_level(scores, is_positive)
     precisions = np.cumsum(hits) / np.cumsum(counts)
     return float((precisions * hits).sum() / num_positives)
+
+
+def recall_at_precision(
+    scores: Floats, is_positive: Mask, precision: float, num_positives: int | None = None
+) -> float | None:
+    """Return the largest share of positives that a cut of the ranking finds at a precision.
+
+    A cut takes all rows with a score of some level or more, and counts if at least this share of
+    them is positive. `num_positives` is as for `average_precision`. The result is None without
+    positives, and 0 if no cut is that precise.
+    """
+    num_positives = int(is_positive.sum()) if num_positives is None else num_positives
+    if num_positives == 0:
+        return None
+    hits, counts = (np.cumsum(each) for each in _count_by_level(scores, is_positive))
+    is_precise = hits >= precision * counts
+    return float(hits[is_precise].max(initial=0)) / num_positives
+
+
+def _count_by_level(scores: Floats, is_positive: Mask) -> tuple[Rows, Rows]:
+    """Return the numbers of positives and of rows with each score, highest first."""
+    levels, group = np.unique(-scores, return_inverse=True)
+    hits = np.bincount(group[is_positive], minlength=len(levels))
+    return hits, np.bincount(group, minlength=len(levels))
 
 
 def share(count: float, total: float) -> float | None:

@@ -66,6 +66,8 @@ class KnownTruth:
     objects: TrueObjects | None = None  # the same with labels; None if unknown
     is_neutral: Mask | None = None  # [n] annotations that count neither as right nor as wrong
     ignored: IgnoredObjects | None = None  # besides those of the dataset itself
+    neutral_margin_px: float | None = None
+    """Proposals this close to the image border count only if they are right; None: all count."""
 
     @property
     def is_counted(self) -> Mask:

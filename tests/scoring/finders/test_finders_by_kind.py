@@ -252,7 +252,9 @@ def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
     assert offered(result).is_flagged.tolist() == [True, False]
 
 
-def small_world() -> tuple[dict[tuple[str, str], KindScores], dict[str, int | None]]:
+def small_world(
+    precision: float = 0.95,
+) -> tuple[dict[tuple[str, str], KindScores], dict[str, int | None]]:
     """A wrong label, a bad box, a spurious annotation, a missing object; a crowd besides."""
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX, BOX, BOX, FAR, AWAY], [VAN] * 5, images=[0, 1, 2, 2, 2])
@@ -278,7 +280,7 @@ def small_world() -> tuple[dict[tuple[str, str], KindScores], dict[str, int | No
         fix(Kind.MISSING, label=VAN, box=FAR, p=0.8),
         fix(Kind.MISSING, label=BUS, box=AWAY, image=1, p=0.9),
     )
-    table = compare_kinds(dataset, truth, found, p_wrong, missing)
+    table = compare_kinds(dataset, truth, found, p_wrong, missing, precision)
     assert table.annotations == 4  # without the crowd
     assert table.to_json()["scores"][0]["finder"] == OURS
     return {(one.kind, one.finder): one for one in table.scores}, table.errors
@@ -293,10 +295,10 @@ def test_every_finder_is_scored_for_the_kinds_that_it_knows() -> None:
         "spurious": 1,
         "duplicate": 0,
     }
-    lab, one, hot = OTHERS
+    lab, one, hot, rules = OTHERS
     assert list(rows) == [
-        *(("wrong label", name) for name in (OURS, lab, one, hot)),
-        *(("bad box", name) for name in (OURS, lab, one)),
+        *(("wrong label", name) for name in (OURS, lab, one, hot, rules)),
+        *(("bad box", name) for name in (OURS, lab, one, rules)),
         *(("missing", name) for name in (OURS, lab, one, hot)),
         *(("spurious", name) for name in (OURS, one)),
         ("duplicate", OURS),
@@ -318,6 +320,7 @@ def test_precision_and_recall_are_by_the_default_of_each() -> None:
     assert rows["spurious", "FiftyOne mistakenness"].precision == 1
     duplicate = rows["duplicate", OURS]
     assert duplicate.average_precision is duplicate.recall is None
+    assert duplicate.recall_at_precision is None
 
 
 def test_missing_objects_are_scored_by_all_that_are_missing() -> None:
@@ -328,6 +331,15 @@ def test_missing_objects_are_scored_by_all_that_are_missing() -> None:
     # Proposals on the crowd do not count.
     fiftyone = rows["missing", "FiftyOne mistakenness"]
     assert (fiftyone.average_precision, fiftyone.flagged, fiftyone.precision) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("precision", "recall"), [(0.5, 1), (0.51, 0)])
+def test_the_recall_of_a_ranking_is_that_at_the_requested_precision(
+    precision: float, recall: float
+) -> None:
+    rows, _ = small_world(precision)
+    assert rows["missing", OURS].recall_at_precision == recall  # the right one comes second
+    assert rows["missing", "FiftyOne mistakenness"].recall_at_precision == 1
     other = rows["missing", "hotcoco label_errors"]
     assert (other.average_precision, other.flagged, other.precision) == (1, 2, 1 / 2)
 

@@ -104,7 +104,12 @@ def measure_audit(
         images=len(dataset.images),
         detections=len(predictions),
         comparison=compare_kinds(
-            dataset, truth, as_detections(predictions), audit.p_wrong, audit.missing
+            dataset,
+            truth,
+            as_detections(predictions),
+            audit.p_wrong,
+            audit.missing,
+            precision,
         ),
         calibration=annotation_calibration(dataset, truth, audit.p_wrong),
         called_wrong=called_wrong(audit.p_wrong),

@@ -22,7 +22,7 @@ from boxmend.scoring.finders.image_scores import (
     score_images_by_audit,
 )
 from boxmend.scoring.finders.kinds import (
-    OTHERS_AND_RULES,
+    OTHERS,
     ComparedScene,
     compare_kinds,
     mark_errors,
@@ -61,9 +61,7 @@ def measure_cell(
     truth = truth_of_noise(dataset, noisy)
     result = audit(noisy.dataset, predictions, AuditSettings(probe=0))
     scene = select_objects(noisy.dataset, detections)
-    kinds = compare_kinds(
-        noisy.dataset, truth, scene, result.p_wrong, result.missing, OTHERS_AND_RULES
-    )
+    kinds = compare_kinds(noisy.dataset, truth, scene, result.p_wrong, result.missing)
     errors = mark_errors(noisy.dataset, truth, result.p_wrong, scene.rows)
     return {
         "regime": regime.name,
@@ -202,4 +200,4 @@ def _compare_rates(
 
 def name_finders() -> Sequence[str]:
     """Return the names of all finders, boxmend first."""
-    return (OURS, *OTHERS_AND_RULES)
+    return (OURS, *OTHERS)

@@ -19,7 +19,7 @@ from boxmend.scoring.finders.overlapping import OverlapTable, find_overlaps
 from boxmend.scoring.finders.suspicion import MissingRanking, Ranking, Suspects
 from boxmend.scoring.fixes import are_errors, known_objects
 from boxmend.scoring.missing import are_found, are_on_ignored
-from boxmend.scoring.ranking import average_precision, share
+from boxmend.scoring.ranking import average_precision, recall_at_precision, share
 from boxmend.scoring.truth import KnownTruth
 
 
@@ -36,9 +36,9 @@ OTHERS: dict[str, KindFinder] = {
     "cleanlab ObjectLab": objectlab.by_kind,
     "FiftyOne mistakenness": mistakenness.by_kind,
     "hotcoco label_errors": hotcoco.by_kind,
+    "short rules": short_rules.by_kind,
 }
-SHORT_RULES = "short rules"
-OTHERS_AND_RULES: dict[str, KindFinder] = {**OTHERS, SHORT_RULES: short_rules.by_kind}
+PRECISION = 0.95  # at which recalls are compared unless another one is requested
 PLACES_WITHOUT_SCORE = (-np.inf, 0.5, np.inf)  # in a ranking; the best for the finder counts
 
 
@@ -58,6 +58,8 @@ class KindScores:
     """By the finder's default threshold, like precision and recall."""
     precision: float | None
     recall: float | None
+    recall_at_precision: float | None
+    """The largest recall of the ranking at the requested precision."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +100,17 @@ def compare_kinds(
     scene: ComparedScene | Detections,
     p_wrong: Mapping[Kind, Floats],
     missing: Fixes,
-    finders: Mapping[str, KindFinder] = OTHERS,
+    precision: float = PRECISION,
 ) -> KindComparison:
     """Let all finders judge a dataset by the same detections, and score them by the truth.
 
     `p_wrong` and `missing` come from an audit. Missing objects are left out if the truth does not
-    have all of them.
+    have all of them. `precision` is the one at which recalls are compared.
     """
     if isinstance(scene, Detections):
         scene = select_objects(dataset, scene)
     suspects = {OURS: ours.by_kind(p_wrong, missing, scene.rows)}
-    for name, by_kind in finders.items():
+    for name, by_kind in OTHERS.items():
         suspects[name] = by_kind(scene.objects, scene.detections, scene.table)
     is_counted = truth.is_counted[scene.rows]
     suspects = {name: _take_counted(each, is_counted) for name, each in suspects.items()}
@@ -116,12 +118,16 @@ def compare_kinds(
     true_objects = known_objects(truth)
     num_missing = int(true_objects.is_missing.sum()) if true_objects.are_all_known else None
     errors = {kind.words: int(marks.sum()) for kind, marks in is_error.items()}
-    scores = [
-        row
+    marked = (
+        (name, kind, _mark_suspects(kind, suspected, is_error, (dataset, truth)))
         for kind in Kind
         for name, suspected in suspects.items()
-        if (row := _score_kind(name, kind, suspected, is_error, (dataset, truth))) is not None
-    ]
+    )
+    scores = (
+        _score_finder(name, kind, marks, precision)
+        for name, kind, marks in marked
+        if marks is not None
+    )
     errors_and_missing = {**errors, Kind.MISSING.words: num_missing}
     return KindComparison(int(is_counted.sum()), errors_and_missing, tuple(scores))
 
@@ -150,63 +156,61 @@ def mark_errors(
     }
 
 
-def _score_kind(
-    name: str,
+@dataclass(frozen=True, eq=False)
+class _MarkedSuspects:
+    """What a finder suspects of one kind of error, and what is right of it."""
+
+    scores: Floats  # [s] NaN without a score
+    is_flagged: Mask | None  # [s] None without a default threshold
+    is_error: Mask  # [s]
+    num_errors: int  # with those that the finder never suspects
+
+
+def _mark_suspects(
     kind: Kind,
     suspects: Suspects,
     is_error: Mapping[Kind, Mask],
     known: tuple[Dataset, KnownTruth],
-) -> KindScores | None:
-    """Return the scores of one finder, or None if it or the truth does not have the kind."""
-    if kind != Kind.MISSING:
-        ranking = suspects.annotations.get(kind)
-        return None if ranking is None else _score_ranking(name, kind, ranking, is_error[kind])
-    dataset, truth = known
-    if suspects.missing is None or not known_objects(truth).are_all_known:
+) -> _MarkedSuspects | None:
+    """Return what a finder suspects, or None if it or the truth does not have the kind."""
+    if kind == Kind.MISSING:
+        return _mark_missing(suspects.missing, *known)
+    ranking = suspects.annotations.get(kind)
+    if ranking is None:
         return None
-    return _score_missing(name, suspects.missing, dataset, truth)
+    marks = is_error[kind]
+    return _MarkedSuspects(ranking.scores, ranking.is_flagged, marks, int(marks.sum()))
 
 
-def _score_ranking(name: str, kind: Kind, ranking: Ranking, is_error: Mask) -> KindScores:
-    has_no_score = np.isnan(ranking.scores)
-    places = PLACES_WITHOUT_SCORE if has_no_score.any() else PLACES_WITHOUT_SCORE[:1]
-    precisions = [
-        average_precision(np.where(has_no_score, place, ranking.scores), is_error)
-        for place in places
-    ]
-    best = max((precision for precision in precisions if precision is not None), default=None)
-    return _make_scores(name, kind, best, (ranking.is_flagged, is_error), int(is_error.sum()))
-
-
-def _score_missing(
-    name: str, ranking: MissingRanking, dataset: Dataset, truth: KnownTruth
-) -> KindScores:
+def _mark_missing(
+    ranking: MissingRanking | None, dataset: Dataset, truth: KnownTruth
+) -> _MarkedSuspects | None:
     objects = known_objects(truth)
-    num_missing = int(objects.is_missing.sum())
+    if ranking is None or not objects.are_all_known:
+        return None
     is_right = are_found(ranking.proposed, objects)
     is_counted = is_right | ~are_on_ignored(ranking.proposed, dataset, truth)
-    is_right, scores = is_right[is_counted], ranking.proposed.scores[is_counted]
-    precision = average_precision(scores, is_right, num_missing)
-    marks = (ranking.is_flagged[is_counted], is_right)
-    return _make_scores(name, Kind.MISSING, precision, marks, num_missing)
+    scores, is_flagged = ranking.proposed.scores[is_counted], ranking.is_flagged[is_counted]
+    num_missing = int(objects.is_missing.sum())
+    return _MarkedSuspects(scores, is_flagged, is_right[is_counted], num_missing)
 
 
-def _make_scores(
-    name: str,
-    kind: Kind,
-    precision: float | None,
-    marks: tuple[Mask | None, Mask],
-    num_errors: int,
-) -> KindScores:
-    flags, is_error = marks
-    if flags is None:
-        return KindScores(name, kind.words, precision, None, None, None)
-    num_right = int((flags & is_error).sum())
+def _score_finder(name: str, kind: Kind, suspects: _MarkedSuspects, precision: float) -> KindScores:
+    has_no_score = np.isnan(suspects.scores)
+    places = PLACES_WITHOUT_SCORE if has_no_score.any() else PLACES_WITHOUT_SCORE[:1]
+    rankings = [np.where(has_no_score, place, suspects.scores) for place in places]
+    marks, num_errors = suspects.is_error, suspects.num_errors
+    precisions = [average_precision(ranking, marks, num_errors) or 0.0 for ranking in rankings]
+    best = rankings[int(np.argmax(precisions))]
+    flags = suspects.is_flagged
+    num_right = None if flags is None else int((flags & marks).sum())
+    num_flagged = None if flags is None else int(flags.sum())
     return KindScores(
         finder=name,
         kind=kind.words,
-        average_precision=precision,
-        flagged=int(flags.sum()),
-        precision=share(num_right, flags.sum()),
-        recall=share(num_right, num_errors),
+        average_precision=average_precision(best, marks, num_errors),
+        flagged=num_flagged,
+        precision=None if num_right is None else share(num_right, num_flagged or 0),
+        recall=None if num_right is None else share(num_right, num_errors),
+        recall_at_precision=recall_at_precision(best, marks, precision, num_errors),
     )
