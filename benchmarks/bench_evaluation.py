@@ -107,7 +107,7 @@ def by_parts(folder: Path) -> dict[str, Any]:
     import boxmend
     from boxmend.auditing.predictions import read_coco_results
     from boxmend.data.formats.coco.sizes import measure_annotations
-    from boxmend.scoring.coco import CocoTruth, coco_scores
+    from boxmend.scoring.coco import CocoTruth, score_by_coco
     from boxmend.scoring.voc import average_precision
 
     times = [time.perf_counter()]
@@ -123,7 +123,7 @@ def by_parts(folder: Path) -> dict[str, Any]:
         dataset.is_crowd,
         *measure_annotations(dataset),
     )
-    coco_scores(found, truth, num_labels=NUM_LABELS)
+    score_by_coco(found, truth, num_labels=NUM_LABELS)
     times.append(time.perf_counter())
     average_precision(found, truth, num_labels=NUM_LABELS)
     times.append(time.perf_counter())

@@ -43,6 +43,14 @@ DIALECT = {
     r"\bput into words\b|\bin words$": "say 'as text'",
     r"\bkeepsakes?\b": "the term is 'artifacts'",
     r"\btak(?:e|es|en|ing) up\b(?! (?:\d|memory|space|time))": "say 'load', 'read', 'continue'",
+    r"\bnobody\b": "use the passive: 'unverified annotations', 'an unfinished image'",
+    r"\bpassed over\b": "say 'skipped'",
+    r"\bdie[sd]? out\b": "say what remains: 'in the tail, where only errors remain'",
+    r"\b(?:teach(?:es)?|conclude[sd]?) nothing\b": "say 'too few to fit'",
+    r"\bas good as (?:none|nothing)\b": "name the size",
+    r"\bat hand\b": "say 'in the cache' or 'available'",
+    r"\bhow far off\b": "name the quantity: 'the error of an edge'",
+    r"\b(?:is|are|was|were) looked at\b": "say what happens: 'audited', 'read', 'compared'",
     r"(?<![\w.)\]])\.\d": "write numbers with a leading zero: 0.95",
 }
 """Regular expressions, and why each is refused."""
@@ -78,6 +86,12 @@ ODD_WORDS = {
     "faint": "name quantity and unit",
 }
 """Words that no public name may have, and what to write instead."""
+
+
+NO_VERBS = frozenset(
+    re.findall(r"\w+", "A All An By How In Of One The This What Where Whether Which Who")
+)
+"""First words of a docstring without a verb, like "The mean of .." or "How often .."."""
 
 
 class Text(NamedTuple):
@@ -155,6 +169,12 @@ def is_participle(name: str) -> bool:
     return word in PARTICIPLES or (len(word) > 4 and word.endswith("ed"))
 
 
+def lacks_verb(docstring: str) -> bool:
+    """Return whether a docstring of a function starts with a noun, a shape or a question."""
+    first = docstring.split()[0]
+    return first in NO_VERBS or first.startswith("[")
+
+
 def public_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield names of functions, classes, parameters, constants and fields without underscore."""
     for node in ast.walk(tree):
@@ -195,6 +215,17 @@ def test_functions_are_not_named_by_a_bare_participle(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_of_functions_start_with_a_verb(package: str) -> None:
+    refused = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {docstring.splitlines()[0]}"
+        for path in python_files(package)
+        for node in functions(ast.parse(path.read_text()))
+        if (docstring := ast.get_docstring(node)) and lacks_verb(docstring)
+    ]
+    assert refused == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_public_names_have_no_odd_words(package: str) -> None:
     refused = [
         f"{path.relative_to(ROOT)}:{line}: {name}; {why}"
@@ -229,6 +260,8 @@ def test_ordinary_english_is_accepted(text: str) -> None:
         "Verdicts are held against the truth.",
         "A share of .95",
         "Visits of warm-up have no say.",
+        "In the tail, where the right ones have died out.",
+        "Twelve detections were passed over.",
     ],
 )
 def test_the_dialect_is_refused(text: str) -> None:
@@ -243,3 +276,15 @@ def test_bare_participles_are_noticed(name: str) -> None:
 @pytest.mark.parametrize("name", ["seed", "embed", "speed", "is_settled", "read", "list_cells"])
 def test_verbs_and_nouns_are_no_participles(name: str) -> None:
     assert not is_participle(name)
+
+
+@pytest.mark.parametrize(
+    "docstring", ["The mean of all shares.", "[n] Mark boxes.", "How often a class is seen."]
+)
+def test_docstrings_without_a_verb_are_noticed(docstring: str) -> None:
+    assert lacks_verb(docstring)
+
+
+@pytest.mark.parametrize("docstring", ["Return the mean [n].", "Count boxes.", "Wait for a lock."])
+def test_docstrings_with_a_verb_are_accepted(docstring: str) -> None:
+    assert not lacks_verb(docstring)

@@ -1,7 +1,7 @@
-"""boxmend finds and repairs annotation errors in object-detection datasets.
+"""boxmend finds and fixes errors in object-detection annotations, in your own files.
 
-`load` reads COCO, VOC and YOLO into a `Dataset` of columns. `Dataset.save` writes the changes and
-keeps all other bytes of the files.
+`load` reads COCO, VOC and YOLO files into a `Dataset` of columns. `Dataset.save` writes changes
+back and keeps all other bytes of the files.
 """
 
 from importlib import import_module
@@ -58,7 +58,7 @@ __all__ = [
     "write_report",
 ]
 
-_HOMES = {
+_MODULES = {
     "ApplySettings": "boxmend.repair.apply",
     "AuditSettings": "boxmend.auditing.audit",
     "BoxmendError": "boxmend.errors",
@@ -89,10 +89,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `boxmend --help` answers at once."""
-    if name not in _HOMES:
+    """Import a public name on first use, so that `import boxmend` and `boxmend --help` are fast."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'boxmend' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

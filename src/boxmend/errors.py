@@ -1,12 +1,12 @@
-"""The errors that boxmend raises for its users, and the exit status of each.
+"""The errors that boxmend raises for users, and the exit status of a command that ends with one.
 
-    BoxmendError            3  something failed
-    ├── UsageError          2  the call itself is wrong: an unknown name, a rate out of range
-    ├── DataError           3  a dataset cannot be used as it is; names the file and the id
-    ├── LossyError          3  the target format cannot hold everything in the source
-    └── OutputError         3  the result could not be written; no unfinished file remains
+    BoxmendError            3  the base of all errors
+    ├── UsageError          2  the call is wrong: an unknown name, a rate out of range
+    ├── DataError           3  data cannot be used; the message names the file and the id
+    ├── LossyError          3  the target format cannot represent the whole dataset
+    └── OutputError         3  the result could not be written; incomplete files are removed
 
-Status 1 is not an error: `check` found errors in a dataset, or `diff` found differences.
+Status 1 is not an error: it means that `check` has findings, or that `diff` found a difference.
 """
 
 from collections.abc import Sequence
@@ -23,32 +23,32 @@ class ExitStatus(IntEnum):
 
 
 class BoxmendError(Exception):
-    """Base of all errors that the user sees as one message, without a traceback."""
+    """The base of all errors that the user sees as a message without a traceback."""
 
     exit_status = ExitStatus.FAILURE
 
 
 class UsageError(BoxmendError):
-    """A call that is wrong for any data."""
+    """An error of the call, independent of the data."""
 
     exit_status = ExitStatus.USAGE
 
 
 class DataError(BoxmendError):
-    """A dataset that cannot be used as it is."""
+    """An error of the data: a file is damaged, or its content cannot be used."""
 
 
 class LossyError(BoxmendError):
-    """A conversion that would lose something; nothing was written."""
+    """A conversion that would lose information; nothing has been written."""
 
     def __init__(self, target: str, losses: Sequence[str]):
         self.losses = tuple(losses)
         listing = "".join(f"\n  - {loss}" for loss in losses)
         super().__init__(
-            f"{target} cannot hold all of this dataset; it would lose:{listing}\n"
+            f"{target} cannot represent the whole dataset; the conversion would lose:{listing}\n"
             "Pass --allow-lossy (allow_lossy=True) to convert the rest."
         )
 
 
 class OutputError(BoxmendError):
-    """Output that could not be written; boxmend has removed unfinished files."""
+    """The output could not be written; incomplete files have been removed."""

@@ -43,33 +43,35 @@ def judged(one: dict[str, np.ndarray]) -> tuple[model.BoxModel, model.BoxOpinion
 
 def test_residuals_are_in_shares_of_the_sides() -> None:
     annotated, detected = np.array([[0.0, 0, 20, 10]]), np.array([[2.0, 1, 18, 11]])
-    sides = model.true_sides(annotated, detected, trust=1.0)
+    sides = model.estimate_true_sides(annotated, detected, trust=1.0)
     assert sides.tolist() == [[20, 10, 20, 10]]
-    assert model.residuals(annotated, detected, sides).tolist() == [[-0.1, -0.1, 0.1, -0.1]]
+    assert model.compute_residuals(annotated, detected, sides).tolist() == [[-0.1, -0.1, 0.1, -0.1]]
     # half in logarithms: sqrt(20 * 16) and sqrt(10 * 10)
-    assert model.true_sides(annotated, detected, 0.5)[0, :2] == pytest.approx([320**0.5, 10])
+    assert model.estimate_true_sides(annotated, detected, 0.5)[0, :2] == pytest.approx(
+        [320**0.5, 10]
+    )
 
 
 def test_edges_near_the_border_are_not_free() -> None:
     detected = np.array([[1.0, 30, 51, 95]])  # sides 50 and 65: borders within 5 and 6.5
-    assert model.is_free(detected, np.array([[100.0, 100]])).tolist() == [
+    assert model.mark_free_edges(detected, np.array([[100.0, 100]])).tolist() == [
         [False, True, True, False]
     ]
-    assert model.is_free(detected, np.zeros((1, 2))).tolist() == [[False, True, True, True]]
+    assert model.mark_free_edges(detected, np.zeros((1, 2))).tolist() == [[False, True, True, True]]
 
 
 def test_what_follows_half_of_every_shift_has_a_pull_of_a_half() -> None:
     shifts = np.array([[0.1, -0.2, 0.1, 0.2]])
-    assert model.pull_of(shifts, 0.5 * shifts) == pytest.approx(0.5)
-    assert model.pull_of(shifts, 0.25 * shifts) == pytest.approx(0.25)
-    assert model.pull_of(shifts, -shifts) == 0.0
-    assert model.pull_of(np.zeros((0, 4)), np.zeros((0, 4))) == 0.0
+    assert model.estimate_pull(shifts, 0.5 * shifts) == pytest.approx(0.5)
+    assert model.estimate_pull(shifts, 0.25 * shifts) == pytest.approx(0.25)
+    assert model.estimate_pull(shifts, -shifts) == 0.0
+    assert model.estimate_pull(np.zeros((0, 4)), np.zeros((0, 4))) == 0.0
 
 
 def test_an_answer_beyond_the_shift_counts_as_the_shift() -> None:
     # shifted by 0.1 and 0.2, answered by 0.3 (a jump to another object) and 0.0
     shifts, answers = np.array([[0.1, 0.2]]), np.array([[0.3, 0.0]])
-    assert model.pull_of(shifts, answers) == pytest.approx(0.1 * 0.1 / (0.1**2 + 0.2**2))
+    assert model.estimate_pull(shifts, answers) == pytest.approx(0.1 * 0.1 / (0.1**2 + 0.2**2))
 
 
 def test_what_was_pulled_to_the_annotated_box_is_moved_back() -> None:
@@ -78,9 +80,9 @@ def test_what_was_pulled_to_the_annotated_box_is_moved_back() -> None:
     annotated = np.array([[110.0, 110, 210, 210], [90, 90, 190, 190]])
     detected = np.array([[105.0, 105, 205, 205], [95, 95, 195, 195]])
     sides, is_counted = np.full((2, 4), 100.0), np.ones((2, 4), bool)
-    straight = model.remove_habits(annotated, detected, sides, is_counted, 0.5)
+    straight = model.remove_systematic_errors(annotated, detected, sides, is_counted, 0.5)
     assert straight == pytest.approx(np.tile([100.0, 100, 200, 200], (2, 1)))
-    same = model.remove_habits(annotated, detected, sides, is_counted, 0.0)
+    same = model.remove_systematic_errors(annotated, detected, sides, is_counted, 0.0)
     assert same == pytest.approx(detected)
 
 
@@ -89,7 +91,9 @@ def test_habits_are_taken_out() -> None:
     annotated = np.tile([100.0, 100, 200, 200], (2000, 1)) + random.uniform(-10, 10, (2000, 4))
     detected = np.tile([103.0, 103, 197, 197], (2000, 1))  # always drawn too small
     sides = np.full((2000, 4), 100.0)
-    straight = model.remove_habits(annotated, detected, sides, np.ones((2000, 4), bool), 0.0)
+    straight = model.remove_systematic_errors(
+        annotated, detected, sides, np.ones((2000, 4), bool), 0.0
+    )
     assert straight.mean(axis=0) == pytest.approx([100, 100, 200, 200], abs=0.6)
 
 
@@ -146,7 +150,7 @@ def test_boxes_that_even_confident_detections_contradict_are_grossly_off() -> No
     found = random.normal(0, 0.03, (5000, 4))
     is_gross = random.random(5000) < 0.2
     found[is_gross] = random.uniform(-1, 1, (is_gross.sum(), 4))
-    fitted = model.fit_boxes(found, np.ones((5000, 4), bool), random.random(5000))
+    fitted = model.fit_residuals(found, np.ones((5000, 4), bool), random.random(5000))
     # a fifth is off in every stratum; 0.02 of it may be the detector's
     assert fitted.gross == pytest.approx(0.18)
     assert fitted.strays == pytest.approx(np.full(5, 0.02))

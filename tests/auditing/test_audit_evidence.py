@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from boxmend.auditing.evidence import EVIDENCE, NONE, Detected, Objects, gather_evidence, suspicion
+from boxmend.auditing.evidence import (
+    EVIDENCE,
+    NONE,
+    Detected,
+    Objects,
+    gather_evidence,
+    measure_suspicion,
+)
 
 SQUARE = (0.0, 0.0, 10.0, 10.0)
 
@@ -26,15 +33,17 @@ def test_a_detection_speaks_by_its_score_and_its_overlap() -> None:
     rows = np.array([0])
     # for the class by centres: they are 2.5 apart, over 15; the extents are 20 over 15
     fit = 1 - (2.5 / 15 + 0.1 * (20 / 15 - 1))
-    assert found.of(rows, np.array([1])) == pytest.approx([0.9 * fit + EVIDENCE.min_class_evidence])
-    assert found.of(rows, np.array([0])) == pytest.approx([EVIDENCE.min_class_evidence])
+    assert found.for_labels(rows, np.array([1])) == pytest.approx(
+        [0.9 * fit + EVIDENCE.min_class_evidence]
+    )
+    assert found.for_labels(rows, np.array([0])) == pytest.approx([EVIDENCE.min_class_evidence])
     assert found.support == pytest.approx([0.45])
 
 
 def test_of_several_detections_of_a_class_the_strongest_counts() -> None:
     one = objects(SQUARE)
     found = gather_evidence(one, one, seen((2, 0.9, (0, 0, 10, 5)), (2, 0.8, SQUARE)))
-    assert found.of(np.array([0]), np.array([2])) == pytest.approx(
+    assert found.for_labels(np.array([0]), np.array([2])) == pytest.approx(
         [0.8 + EVIDENCE.min_class_evidence]
     )
 
@@ -49,7 +58,7 @@ def test_a_detection_that_fits_another_annotation_better_counts_less() -> None:
 def test_suspicion_is_how_much_more_speaks_for_another_class_in_logarithms() -> None:
     one = objects(SQUARE)
     found = gather_evidence(one, one, seen((0, 0.2, SQUARE), (2, 0.6, SQUARE)))
-    suspicions, best = suspicion(found, np.array([0]), np.array([0]))
+    suspicions, best = measure_suspicion(found, np.array([0]), np.array([0]))
     assert best.tolist() == [2]
     assert suspicions == pytest.approx([np.log(0.61 / 0.21)])
 
@@ -57,7 +66,7 @@ def test_suspicion_is_how_much_more_speaks_for_another_class_in_logarithms() -> 
 def test_where_only_the_label_was_seen_no_other_is_proposed() -> None:
     one = objects(SQUARE)
     found = gather_evidence(one, one, seen((0, 0.9, SQUARE)))
-    suspicions, best = suspicion(found, np.array([0]), np.array([0]))
+    suspicions, best = measure_suspicion(found, np.array([0]), np.array([0]))
     assert best.tolist() == [NONE]
     assert suspicions[0] < 0
 
@@ -65,7 +74,7 @@ def test_where_only_the_label_was_seen_no_other_is_proposed() -> None:
 def test_without_detections_all_classes_are_alike() -> None:
     one = objects(SQUARE)
     found = gather_evidence(one, one, seen())
-    suspicions, best = suspicion(found, np.array([0]), np.array([0]))
+    suspicions, best = measure_suspicion(found, np.array([0]), np.array([0]))
     assert suspicions.tolist() == [0.0]
     assert best.tolist() == [NONE]
     assert np.isnan(found.boxes).all()
@@ -95,7 +104,7 @@ def test_class_vectors_take_the_place_of_single_scores() -> None:
     base = seen((1, 0.7, SQUARE))
     detected = Detected(base.image_rows, base.labels, base.scores, base.boxes, vectors)
     found = gather_evidence(one, one, detected)
-    assert found.of(np.zeros(3, int), np.arange(3)) == pytest.approx(
+    assert found.for_labels(np.zeros(3, int), np.arange(3)) == pytest.approx(
         [
             0.1 + EVIDENCE.min_class_evidence,
             0.7 + EVIDENCE.min_class_evidence,

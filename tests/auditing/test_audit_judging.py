@@ -13,7 +13,7 @@ from boxmend.auditing.calibration import Share
 from boxmend.auditing.duplicates import Repeats
 from boxmend.auditing.evidence import Evidence, Objects, gather_evidence
 from boxmend.auditing.gross_boxes import GROSS_BOXES
-from boxmend.auditing.judging import AuditInputs, AuditOpinion, judge
+from boxmend.auditing.judging import AuditInputs, AuditOpinion, judge_annotations
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.missing import UnexplainedDetections
 from boxmend.auditing.presence import Presence
@@ -50,7 +50,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[AuditOpinion, dict[str, tup
     for name in ("judge_labels", "find_repeats", "find_missing"):
         recorded(judging, name)
     recorded(box_model, "fit_box_model")
-    return judge(*seen(), np.random.default_rng(0)), calls
+    return judge_annotations(*seen(), np.random.default_rng(0)), calls
 
 
 def test_every_part_is_given_what_the_others_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_boxes_that_were_not_seen_are_as_probably_bad_as_others_and_stay() -> No
     one, evidence = seen()
     is_unseen = np.isnan(evidence.boxes).any(axis=1)
     assert is_unseen.any()
-    found = judge(one, evidence, np.random.default_rng(0)).boxes
+    found = judge_annotations(one, evidence, np.random.default_rng(0)).boxes
     mean = found.p_bad[~is_unseen].mean()
     assert mean > 0.3
     assert found.p_bad[is_unseen] == pytest.approx(np.full(is_unseen.sum(), mean))
@@ -101,7 +101,9 @@ def test_the_pull_of_a_training_run_is_the_one_that_it_knows(
 
     monkeypatch.setattr(box_model, "fit_box_model", fit_box_model)
     of_run = Evidence(**{**vars(evidence), "pull": 0.25})
-    judge(AuditInputs(one.objects, one.ignored, one.sizes, None), of_run, np.random.default_rng(0))
+    judge_annotations(
+        AuditInputs(one.objects, one.ignored, one.sizes, None), of_run, np.random.default_rng(0)
+    )
     assert pulls == [0.25]
 
 
@@ -120,8 +122,8 @@ def test_the_share_of_bad_boxes_has_the_bounds_of_their_count_and_of_the_noise()
         missing=UnexplainedDetections(rows, none, none, unknown),
         p_there=none,
     )
-    found = opinion.bad_boxes()
-    spoilt = [box_model.spoilt_share(noise) for noise in (0.1, 0.2, 0.3)]
+    found = opinion.estimate_bad_boxes()
+    spoilt = [box_model.compute_bad_share(noise) for noise in (0.1, 0.2, 0.3)]
     assert spoilt[0] < 0.1 < 0.5 < spoilt[1] < spoilt[2]
     assert found.value == pytest.approx(0.9)
     assert found.low == pytest.approx(0.9 + spoilt[0] - spoilt[1] - GROSS_BOXES.min_rate)

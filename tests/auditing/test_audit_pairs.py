@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.auditing import pairs
-from boxmend.auditing.pairs import fitness, largest_by, overlapping
+from boxmend.auditing.pairs import compute_fitness, find_largest, find_overlaps
 from boxmend.data.boxes import compute_areas, compute_iou
 
 
@@ -34,11 +34,11 @@ def test_fitness_is_one_less_the_distance_of_centres_and_a_tenth_of_the_mismatch
     # centres 3 and 4 apart: 5; extent of the detection 10 + 10; extents 30 over 20: mismatch 0.5
     annotated = boxes((0, 0, 15, 15))
     detected = boxes((5.5, 6.5, 15.5, 16.5))
-    assert fitness(annotated, detected) == pytest.approx([1 - (5 / 20 + 0.1 * 0.5)])
+    assert compute_fitness(annotated, detected) == pytest.approx([1 - (5 / 20 + 0.1 * 0.5)])
 
 
 def test_only_boxes_of_one_image_are_paired() -> None:
-    found = overlapping(
+    found = find_overlaps(
         np.array([0, 1]),
         boxes((0, 0, 10, 10), (0, 0, 10, 10)),
         np.array([1, 1, 2]),
@@ -52,18 +52,18 @@ def test_only_boxes_of_one_image_are_paired() -> None:
 def test_boxes_that_overlap_by_just_as_much_as_asked_for_are_paired() -> None:
     one, half = boxes((0, 0, 10, 10)), boxes((0, 0, 10, 5))
     image = np.array([0])
-    assert overlapping(image, one, image, half, 0.5).iou.tolist() == [0.5]
-    assert len(overlapping(image, one, image, half, 0.51)) == 0
+    assert find_overlaps(image, one, image, half, 0.5).iou.tolist() == [0.5]
+    assert len(find_overlaps(image, one, image, half, 0.51)) == 0
 
 
 def test_an_annotation_without_an_image_has_no_pairs() -> None:
     one = boxes((0, 0, 10, 10))
-    assert len(overlapping(np.array([-1]), one, np.array([-1]), one)) == 0
+    assert len(find_overlaps(np.array([-1]), one, np.array([-1]), one)) == 0
 
 
 def test_nothing_pairs_with_nothing() -> None:
     none = np.zeros(0, np.int64)
-    assert len(overlapping(none, boxes(), none, boxes())) == 0
+    assert len(find_overlaps(none, boxes(), none, boxes())) == 0
 
 
 @settings(deadline=None)
@@ -80,7 +80,7 @@ def test_pairs_are_those_of_the_double_loop(seed: int, few: int, many: int) -> N
         for b in range(many)
         if rows[a] == other_rows[b] and compute_iou(first[a : a + 1], second[b : b + 1])[0] >= 0.1
     }
-    found = overlapping(rows, first, other_rows, second)
+    found = find_overlaps(rows, first, other_rows, second)
     assert set(zip(found.first.tolist(), found.second.tolist(), strict=True)) == expected
 
 
@@ -89,15 +89,15 @@ def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = random.integers(5, size=40)
     low = random.random((40, 2)) * 20
     some = np.concatenate([low, low + 8], axis=1)
-    whole = overlapping(rows, some, rows, some)
+    whole = find_overlaps(rows, some, rows, some)
     monkeypatch.setattr(pairs, "MATCHING", replace(pairs.MATCHING, pairs_per_chunk=7))
-    parts = overlapping(rows, some, rows, some)
+    parts = find_overlaps(rows, some, rows, some)
     assert parts.first.tolist() == whole.first.tolist()
     assert parts.second.tolist() == whole.second.tolist()
     assert parts.iou.tolist() == whole.iou.tolist()
 
 
 def test_the_largest_value_of_a_key_and_the_first_of_equals() -> None:
-    values, places = largest_by(np.array([2, 0, 2, 2]), np.array([0.1, 0.5, 0.7, 0.7]), 4)
+    values, places = find_largest(np.array([2, 0, 2, 2]), np.array([0.1, 0.5, 0.7, 0.7]), 4)
     assert values.tolist() == [0.5, 0.0, 0.7, 0.0]
     assert places.tolist() == [1, -1, 2, -1]

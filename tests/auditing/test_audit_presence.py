@@ -83,15 +83,15 @@ def test_the_share_of_overlooked_objects_is_told_by_the_cut_of_the_list() -> Non
         2, np.zeros(0, np.int64), np.zeros(0), *(np.zeros(200),) * 2, squares(200), confidences
     )
     seen = detected([0, 0], [0.05, 0.9], [NOWHERE, NOWHERE])
-    assert presence.overlooked_share(evidence, seen) == pytest.approx(0.1)
+    assert presence.estimate_overlooked_share(evidence, seen) == pytest.approx(0.1)
     sure = replace(evidence, confidences=np.full(200, 0.9))
-    assert presence.overlooked_share(sure, seen) == PRESENCE.min_overlooked_share
+    assert presence.estimate_overlooked_share(sure, seen) == PRESENCE.min_overlooked_share
 
 
 def test_what_a_detector_overlooks_is_not_spurious() -> None:
-    share = presence.without_overlooked(Share(0.2, 0.15, 0.3), 0.05)
+    share = presence.subtract_overlooked(Share(0.2, 0.15, 0.3), 0.05)
     assert (share.value, share.low, share.high) == pytest.approx((0.15, 0.1, 0.3))
-    share = presence.without_overlooked(Share(0.2, 0.04, 0.3), 0.3)  # a twentieth always stays
+    share = presence.subtract_overlooked(Share(0.2, 0.04, 0.3), 0.3)  # a twentieth always stays
     assert (share.value, share.low, share.high) == pytest.approx((0.01, 0.002, 0.3))
 
 

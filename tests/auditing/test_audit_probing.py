@@ -10,7 +10,7 @@ from boxmend.auditing import probing
 from boxmend.auditing.audit import AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.probing import Findings, Planted, check_fixes, plant
+from boxmend.auditing.probing import Planted, ProbeCounts, check_fixes, plant_errors
 from boxmend.data.boxes import compute_iou
 from boxmend.data.joining import join
 from tests.auditing.audit_scenes import Noise, dataset_of, scene
@@ -70,7 +70,7 @@ def test_a_wrong_label_is_right_if_it_is_the_one_from_before() -> None:
             fix(Kind.WRONG_LABEL, 0, label=1),  # not planted
         ),
     )
-    assert found[Kind.WRONG_LABEL] == Findings(planted=3, found=2, right=1)
+    assert found[Kind.WRONG_LABEL] == ProbeCounts(planted=3, found=2, right=1)
 
 
 def test_a_bad_box_is_right_if_it_comes_nearer() -> None:
@@ -78,7 +78,7 @@ def test_a_bad_box_is_right_if_it_comes_nearer() -> None:
         planted(BAD_BOX=[0, 1, 2]),
         table(fix(Kind.BAD_BOX, 0, old=LESS, new=HALF), fix(Kind.BAD_BOX, 1, old=HALF, new=LESS)),
     )
-    assert found[Kind.BAD_BOX] == Findings(planted=3, found=2, right=1)
+    assert found[Kind.BAD_BOX] == ProbeCounts(planted=3, found=2, right=1)
 
 
 def test_of_a_duplicate_either_one_may_go() -> None:
@@ -86,21 +86,21 @@ def test_of_a_duplicate_either_one_may_go() -> None:
         planted(DUPLICATE=[3, 4]),
         table(fix(Kind.DUPLICATE, 3, kept=0), fix(Kind.DUPLICATE, 1, kept=4)),
     )
-    assert found[Kind.DUPLICATE] == Findings(planted=2, found=2, right=2)
+    assert found[Kind.DUPLICATE] == ProbeCounts(planted=2, found=2, right=2)
 
 
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        ({"new": HALF}, Findings(1, 1, 1)),
-        ({"new": LESS}, Findings(1, 0, 0)),
-        ({"new": SQUARE, "label": 1}, Findings(1, 1, 0)),
-        ({"new": SQUARE, "image": 1}, Findings(1, 0, 0)),
-        ({"new": SQUARE, "p_wrong": 0.49}, Findings(1, 0, 0)),
+        ({"new": HALF}, ProbeCounts(1, 1, 1)),
+        ({"new": LESS}, ProbeCounts(1, 0, 0)),
+        ({"new": SQUARE, "label": 1}, ProbeCounts(1, 1, 0)),
+        ({"new": SQUARE, "image": 1}, ProbeCounts(1, 0, 0)),
+        ({"new": SQUARE, "p_wrong": 0.49}, ProbeCounts(1, 0, 0)),
     ],
 )
 def test_a_missing_object_is_found_at_half_of_its_place_and_right_by_its_label(
-    others: dict[str, Any], expected: Findings
+    others: dict[str, Any], expected: ProbeCounts
 ) -> None:
     found = check_fixes(planted(), table(fix(Kind.MISSING, -1, old=NOTHING, **others)))
     assert found[Kind.MISSING] == expected
@@ -109,7 +109,7 @@ def test_a_missing_object_is_found_at_half_of_its_place_and_right_by_its_label(
 def test_planted_boxes_are_bad_and_planted_duplicates_are_not() -> None:
     one = scene(Noise(), images=200)
     n = len(one.dataset)
-    made = plant(one.dataset, np.ones(n, np.bool_), 0.5, np.random.default_rng(0))
+    made = plant_errors(one.dataset, np.ones(n, np.bool_), 0.5, np.random.default_rng(0))
     left = np.setdiff1d(np.arange(n), made.rows[Kind.MISSING])
     bad = made.rows[Kind.BAD_BOX]
     assert len(bad) == 80
@@ -131,13 +131,13 @@ def test_errors_are_planted_only_where_all_seems_to_be_fine(
     is_called = np.any([first.p_wrong[kind] >= 0.5 for kind in kinds], axis=0)
     assert is_called.sum() > 20
     masks = []
-    original = probing.plant
+    original = probing.plant_errors
 
     def recorded(dataset: Any, is_fine: Any, share: float, random: Any) -> Planted:
         masks.append(is_fine)
         return original(dataset, is_fine, share, random)
 
-    monkeypatch.setattr(probing, "plant", recorded)
+    monkeypatch.setattr(probing, "plant_errors", recorded)
     audit(one.dataset, one.detected, AuditSettings(probe=0.2))
     assert masks[0].tolist() == (~is_called).tolist()
 

@@ -13,7 +13,7 @@ from boxmend.auditing.judging import AuditOpinion
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.missing import UnexplainedDetections
 from boxmend.auditing.presence import Presence
-from boxmend.auditing.tables import columns_of, fixes_of, join_fixes, missing_of
+from boxmend.auditing.tables import compute_p_wrong, join_fixes, make_fixes, make_missing_fixes
 from boxmend.data.dataset import Dataset
 from tests.auditing.audit_scenes import dataset_of
 
@@ -54,14 +54,14 @@ def opinion(
 
 def fixes(one: AuditOpinion, kind: Kind) -> Fixes:
     evidence = Evidence(5, NONE, np.zeros(0), np.ones(3), np.ones(3), OTHERS, np.ones(3))
-    found = join_fixes(fixes_of(dataset(), np.arange(3), one, evidence))
+    found = join_fixes(make_fixes(dataset(), np.arange(3), one, evidence))
     assert (found.kinds == kind).all()
     return found
 
 
 def test_labels_and_boxes_are_wrong_only_of_what_is_there() -> None:
     one = opinion(p_label=(0.8, 0.4, 0), p_box=(0.9, 0, 0.6), there=(0.5, 1, 0.25))
-    columns = columns_of(one)
+    columns = compute_p_wrong(one)
     assert columns[Kind.WRONG_LABEL] == pytest.approx([0.4, 0.4, 0])
     assert columns[Kind.BAD_BOX] == pytest.approx([0.45, 0, 0.15])
     assert columns[Kind.DUPLICATE].tolist() == [0, 0, 0]
@@ -110,7 +110,7 @@ def test_missing_objects_keep_both_probabilities() -> None:
         np.array([[0, 0, 20, 20], [350, 350, 420, 420.0]]),
     )
     missing = UnexplainedDetections(np.array([1]), np.array([0.6]), np.array([0.3]), UNKNOWN_SHARE)
-    found = missing_of(dataset(), detected, opinion(missing=missing))
+    found = make_missing_fixes(dataset(), detected, opinion(missing=missing))
     assert found.ids == ["missing:2:dog:350,350,400,400"]
     assert found.new_boxes.tolist() == [[350, 350, 400, 400]]
     assert found.image_rows.tolist() == [1]
@@ -125,7 +125,7 @@ def test_slivers_without_area_are_not_proposed() -> None:
         np.array([[0, 10, 20, 10.001], [350, 350, 420, 420], [400, 0, 450, 30.0]]),
     )
     missing = UnexplainedDetections(np.arange(3), np.full(3, 0.6), np.full(3, 0.3), UNKNOWN_SHARE)
-    found = missing_of(dataset(), detected, opinion(missing=missing))
+    found = make_missing_fixes(dataset(), detected, opinion(missing=missing))
     assert found.ids == ["missing:2:dog:350,350,400,400"]  # the last one lies beside its image
 
 

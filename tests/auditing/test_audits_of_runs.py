@@ -10,10 +10,10 @@ from boxmend import cli
 from boxmend.auditing.fixes.table import FIXES_FILE, Kind
 from boxmend.auditing.folders import AUDIT_FILE, audit_run
 from boxmend.auditing.run_evidence import (
-    annotated_share,
     find_judged_rows,
     gather_run_evidence,
     judge_by_losses,
+    read_annotated_share,
 )
 from boxmend.errors import DataError
 from boxmend.runs import folder as runs
@@ -39,7 +39,7 @@ def test_evidence_for_the_label_is_the_exponential_of_its_loss(tmp_path: Path) -
     assert rows.tolist() == [0]
     found = gather_run_evidence(opened, rows)
     # 0.25 for its own label; 0.75 is spread over the other two, of which none was named
-    assert found.of(np.zeros(3, int), np.arange(3)) == pytest.approx([0.75, 0.75, 0.75])
+    assert found.for_labels(np.zeros(3, int), np.arange(3)) == pytest.approx([0.75, 0.75, 0.75])
 
 
 def test_a_preferred_label_gets_its_share_of_the_rest(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_preferred_label_gets_its_share_of_the_rest(tmp_path: Path) -> None:
     opened = open_run_with_history(run)
     found = gather_run_evidence(opened, find_judged_rows(opened))
     # 0.75 * 0.8 for the bus; 0.15 for the one class that is left, and for no other more than that
-    assert found.of(np.zeros(3, int), np.arange(3)) == pytest.approx([0.25, 0.15, 0.6])
+    assert found.for_labels(np.zeros(3, int), np.arange(3)) == pytest.approx([0.25, 0.15, 0.6])
 
 
 def test_the_mean_probability_is_the_noise_that_the_run_estimated(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_a_run_saw_is_computed_back_from_what_it_trained_on(tmp_path: Path)
     run = small(tmp_path, Visit(0, 0, KEPT, loss=0.1, box=box))
     told(run, keep=0.4)
     opened = open_run_with_history(run)
-    assert annotated_share(opened.run) == 0.4
+    assert read_annotated_share(opened.run) == 0.4
     found = gather_run_evidence(opened, find_judged_rows(opened))
     assert found.boxes[0] == pytest.approx([20, 10, 30, 50], abs=1e-4)
 

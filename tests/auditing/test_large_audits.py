@@ -13,7 +13,7 @@ from boxmend.auditing.audit import AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Kind
 from boxmend.auditing.ordering import sort_by_confidence
-from boxmend.auditing.pairs import largest_by
+from boxmend.auditing.pairs import find_largest
 from tests.auditing.audit_scenes import Noise, scene
 
 ALL = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.05, duplicates=0.02)
@@ -48,7 +48,7 @@ def test_sorting_equals_by_themselves_is_sorting_all(seed: int, number: int, kin
 def test_the_largest_of_each_key_is_that_of_a_plain_loop(seed: int, number: int) -> None:
     random = np.random.default_rng(seed)
     keys, values = random.integers(6, size=number), random.integers(-3, 3, size=number) / 2
-    largest, places = largest_by(keys, values, 7)
+    largest, places = find_largest(keys, values, 7)
     for key in range(7):
         own = [k for k in range(number) if keys[k] == key]
         best = max(own, key=lambda k: (values[k], -k), default=-1)
@@ -71,14 +71,14 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
 def test_of_a_large_dataset_some_images_are_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     one = scene(Noise(), images=20)  # with 4 annotations each
     random = np.random.default_rng(0)
-    assert probing.images_to_probe(one.dataset, random) is None
+    assert probing.select_images(one.dataset, random) is None
     monkeypatch.setattr(probing, "PROBE", replace(probing.PROBE, max_annotations=13))
-    images = probing.images_to_probe(one.dataset, random)
+    images = probing.select_images(one.dataset, random)
     assert images is not None
     assert len(np.unique(images)) == 3
     assert images.tolist() == sorted(images.tolist())
     monkeypatch.setattr(probing, "PROBE", replace(probing.PROBE, max_annotations=3))
-    images = probing.images_to_probe(one.dataset, random)
+    images = probing.select_images(one.dataset, random)
     assert images is not None
     assert len(images) == 1  # one is looked at, however many annotations it has
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from boxmend.auditing import box_likelihood, boxes
-from boxmend.auditing.pairs import fitness
+from boxmend.auditing.pairs import compute_fitness
 from boxmend.data.box_noise_model import BOX_NOISE_MODEL
 from boxmend.data.types import Floats, Mask
 from boxmend.methods.equations import box_noise
@@ -42,15 +42,17 @@ def torch_counts(found: Floats, is_counted: Mask) -> torch.Tensor:
 def test_the_fitness_of_centre_matching_is_the_same() -> None:
     annotated, detected = random_boxes(0), random_boxes(1)
     pairs = center_fitness(torch.tensor(annotated)[:, None], torch.tensor(detected)[:, None])
-    assert fitness(annotated, detected) == pytest.approx(pairs[:, 0, 0].numpy(), rel=1e-12)
+    assert compute_fitness(annotated, detected) == pytest.approx(pairs[:, 0, 0].numpy(), rel=1e-12)
 
 
 def test_residuals_and_their_counts_are_the_same() -> None:
     annotated, shifts = random_boxes(0), np.random.default_rng(1).normal(0, 8, (NUMBER, 4))
     detected = annotated + shifts
     detected[:, 2:] = np.maximum(detected[:, 2:], detected[:, :2] + 1)
-    found = boxes.residuals(annotated, detected, boxes.true_sides(annotated, detected, trust=0.0))
-    is_free = boxes.is_free(detected, np.tile(IMAGE, (NUMBER, 1)))
+    found = boxes.compute_residuals(
+        annotated, detected, boxes.estimate_true_sides(annotated, detected, trust=0.0)
+    )
+    is_free = boxes.mark_free_edges(detected, np.tile(IMAGE, (NUMBER, 1)))
     in_torch, is_free_in_torch = box_noise.edge_residuals(
         torch.tensor(annotated)[None], torch.tensor(detected)[None], torch.tensor([IMAGE[::-1]])
     )
@@ -70,15 +72,19 @@ def test_the_pull_is_the_same(follows: float) -> None:
     found, is_counted = drawn_residuals(0.2, 0.05)
     counts = torch_counts(found, is_counted)
     plain, pulled = box_noise.fit_box_noise(counts), box_noise.fit_box_noise(counts, sums)
-    assert boxes.pull_of(shifts, answers) == pytest.approx(1 - plain.noise / pulled.noise, abs=1e-9)
+    assert boxes.estimate_pull(shifts, answers) == pytest.approx(
+        1 - plain.noise / pulled.noise, abs=1e-9
+    )
 
 
 @pytest.fixture
 def _same_scales(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    box_likelihood._shapes.cache_clear()
-    monkeypatch.setattr(box_likelihood, "SCALES", np.array(box_noise.BOX_NOISE.scales_sides))
+    box_likelihood._compute_bin_probabilities.cache_clear()
+    monkeypatch.setattr(
+        box_likelihood, "ERROR_SCALES_SIDES", np.array(box_noise.BOX_NOISE.scales_sides)
+    )
     yield
-    box_likelihood._shapes.cache_clear()
+    box_likelihood._compute_bin_probabilities.cache_clear()
 
 
 @pytest.mark.usefixtures("_same_scales")
@@ -102,7 +108,7 @@ def test_on_the_same_grid_the_likelihood_is_the_same(narrow: float) -> None:
 def test_the_estimated_noise_is_the_same(noise: float, error: float) -> None:
     found, is_counted = drawn_residuals(noise, error)
     confidences = np.random.default_rng(1).random(NUMBER)
-    in_numpy = boxes.fit_boxes(found, is_counted, confidences)
+    in_numpy = boxes.fit_residuals(found, is_counted, confidences)
     in_torch = box_noise.fit_box_noise(torch_counts(found, is_counted))
     assert in_numpy.noise == pytest.approx(in_torch.noise, abs=1e-3)
     assert in_numpy.noise == pytest.approx(noise, abs=2e-3)

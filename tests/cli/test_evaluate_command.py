@@ -118,7 +118,7 @@ def test_a_run_is_scored_and_its_detections_written(
         (["--predictions", "FOUND", "--data", "DATA", "--truth", "DATA"], 2, "give a run"),
         (["--predictions", "FOUND", "--data", "DATA", "--compare"], 2, "--truth"),
         (["--predictions", "FOUND", "--data", "nowhere"], 2, "nowhere: no such file"),
-        (["--predictions", "nowhere", "--data", "DATA"], 2, "nowhere: no such file of detections"),
+        (["--predictions", "nowhere", "--data", "DATA"], 2, "nowhere: no such file"),
         (["--predictions", "DATA", "--data", "DATA"], 3, "score is missing"),
         (["--predictions", "FOUND", "--data", "FOUND"], 3, "and not a COCO dataset"),
         (["nowhere", "--data", "DATA"], 2, "nowhere: no such run"),
@@ -151,8 +151,14 @@ def test_errors_are_reported_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image_id": "b"}, 'detection 0 (the first is 0): image_id "b" is no image'),
-        ({"category_id": 9}, "category_id 9 is no class of the data; its classes are cat (3)"),
+        (
+            {"image_id": "b"},
+            'detection 0 (the first is 0): the data have no image with image_id "b"',
+        ),
+        (
+            {"category_id": 9},
+            "no class with category_id 9; their classes are cat (3)",
+        ),
         ({"score": float("nan")}, "score is NaN, not a finite number"),
         ({"score": float("inf")}, "score is Infinity, not a finite number"),
     ],

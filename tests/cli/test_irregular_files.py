@@ -62,6 +62,6 @@ def test_what_is_no_regular_file_is_refused(
     status = run(command.split())
     printed = capsys.readouterr().err
     assert status in (2, 3)
-    words = (f"a {kind}, not a regular file", "is no regular file", "no dataset found")
+    words = (f"a {kind}, not a regular file", "is not a regular file", "no dataset found")
     assert any(one in " ".join(printed.split()) for one in words)
     assert not (tmp_path / "out").exists()

@@ -135,7 +135,7 @@ def test_a_damaged_table_and_damaged_verdicts_are_reported(
 ) -> None:
     (run / VERDICTS_FILE).write_bytes(b"\xff\xfe\n{}\n")
     assert command(["review", str(run), "--no-open"]) == 3
-    assert "line 1 is no verdict" in capsys.readouterr().err
+    assert "line 1 is not a verdict" in capsys.readouterr().err
     (run / FIXES_FILE).write_bytes(b"PAR1")
     assert command(["review", str(run), "--no-open"]) == 3
     assert "audit again" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 from boxmend.auditing import folders
 from boxmend.auditing.audit import audit
 from boxmend.auditing.folders import audit_predictions, audit_run
-from boxmend.auditing.judging import judge
+from boxmend.auditing.judging import judge_annotations
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.folds import FoldSettings
@@ -157,9 +157,9 @@ def test_an_audit_of_a_run_writes_nothing_if_the_dataset_changed(
 
     def judge_and_edit(*arguments: Any) -> Any:
         edit(path)
-        return judge(*arguments)
+        return judge_annotations(*arguments)
 
-    monkeypatch.setattr(folders, "judge", judge_and_edit)
+    monkeypatch.setattr(folders, "judge_annotations", judge_and_edit)
     with pytest.raises(DataError, match=f"{path.name}: changed after"):
         audit_run(run)
     assert sorted(run.rglob("*")) == before

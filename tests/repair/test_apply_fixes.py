@@ -299,7 +299,7 @@ def test_a_table_of_other_annotations_is_noticed(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL)
     dataset = boxmend.load(drawn(tmp_path / "other", "coco"))
     write_fixes(run / FIXES_FILE, dataset, table_of(dataset, ALL), "0" * 64)
-    ensure_refused(run, "fixes.parquet: is of other annotations; audit again")
+    ensure_refused(run, "fixes.parquet: belongs to other annotations; audit again")
 
 
 def test_an_audit_without_its_table_says_so(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_an_unfinished_audit_says_so(tmp_path: Path) -> None:
     ("verdict", "words"),
     [
         (Verdict("l", "accept", label="lorry"), "gives fix l the label 'lorry'"),
-        (Verdict("b", "accept", box=(120, 10, 130, 20)), "box of fix b lies outside of its image"),
+        (Verdict("b", "accept", box=(120, 10, 130, 20)), "box of fix b lies outside its image"),
     ],
 )
 def test_verdicts_that_do_not_fit_the_dataset_are_told(
@@ -334,4 +334,4 @@ def test_damaged_verdicts_are_told(tmp_path: Path) -> None:
     with (run / "verdicts.jsonl").open("a") as file:
         file.write("yes\n")
     append_verdicts(run, [Verdict("l", "reject")])
-    ensure_refused(run, "verdicts.jsonl: line 2 is no verdict")
+    ensure_refused(run, "verdicts.jsonl: line 2 is not a verdict")

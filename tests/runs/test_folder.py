@@ -44,9 +44,9 @@ def test_a_finished_run_is_never_overwritten(run: Run, resume: bool) -> None:
     run.append_metrics({"step": 1})
     run.finish({"ap50": 0.7})
     before = content(run.path)
-    with pytest.raises(OutputError, match="holds a finished run, which is never overwritten"):
+    with pytest.raises(OutputError, match="has a finished run, which is never overwritten"):
         create(run.path, SETTINGS, FACTS, resume=resume)
-    with pytest.raises(OutputError, match="holds a finished run"):
+    with pytest.raises(OutputError, match="has a finished run"):
         ensure_open(run.path, resume=resume)
     assert content(run.path) == before
     assert open_run(run.path).is_finished
@@ -55,9 +55,9 @@ def test_a_finished_run_is_never_overwritten(run: Run, resume: bool) -> None:
 
 def test_an_unfinished_run_is_taken_up_only_when_asked(run: Run) -> None:
     before = content(run.path)
-    with pytest.raises(OutputError, match="holds an unfinished run; continue it with --resume"):
+    with pytest.raises(OutputError, match="has an unfinished run; continue it with --resume"):
         create(run.path, SETTINGS, FACTS)
-    with pytest.raises(OutputError, match="holds an unfinished run; continue it with --resume"):
+    with pytest.raises(OutputError, match="has an unfinished run; continue it with --resume"):
         ensure_open(run.path)
     ensure_open(run.path, resume=True)
     assert create(run.path, SETTINGS, FACTS, resume=True) == run
@@ -119,8 +119,9 @@ def test_other_settings_are_refused_by_their_dotted_names(run: Run) -> None:
     other: dict[str, Any] = {"method": "mend", "epochs": 6, "judgment": {"rate": 0.6, "length": 64}}
     with pytest.raises(UsageError, match="started with other settings") as caught:
         create(run.path, other, FACTS, resume=True)
-    told = str(caught.value).splitlines()[1:]
-    assert told == ["  epochs: 12, now 6", "  judgment.length: 128, now 64"]
+    *listed, remedy = str(caught.value).splitlines()[1:]
+    assert listed == ["  epochs: 12, now 6", "  judgment.length: 128, now 64"]
+    assert "train into a new folder" in remedy
     assert run.settings() == SETTINGS
 
 
@@ -161,7 +162,7 @@ def test_a_run_with_anything_in_it_is_not_withdrawn(run: Run, name: str) -> None
 def test_no_run_is_opened_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
         open_run(tmp_path / "none")
-    with pytest.raises(DataError, match=r"is not the folder of a run: there is no run\.json"):
+    with pytest.raises(DataError, match=r"has no run\.json, so it is not the folder of a run"):
         open_run(tmp_path)
 
 

@@ -11,7 +11,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from boxmend.data.detections import SizedDetections
-from boxmend.scoring.coco import CocoScores, CocoTruth, coco_scores
+from boxmend.scoring.coco import CocoScores, CocoTruth, score_by_coco
 
 Box = tuple[float, float, float, float]  # x, y, width, height
 Detection = tuple[int, int, float, Box]  # image, label, score, box
@@ -22,7 +22,7 @@ Columns = tuple[SizedDetections, CocoTruth]
 def score(
     detections: Sequence[Detection], truth: Sequence[TrueBox], num_labels: int = 1
 ) -> CocoScores:
-    return coco_scores(*columns(detections, truth), num_labels=num_labels)
+    return score_by_coco(*columns(detections, truth), num_labels=num_labels)
 
 
 def columns(detections: Sequence[Detection], truth: Sequence[TrueBox]) -> Columns:

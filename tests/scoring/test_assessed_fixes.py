@@ -10,13 +10,13 @@ from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Box
 from boxmend.scoring.fixes import (
     IN_ALL,
-    annotation_calibration,
-    are_errors,
-    are_right,
     assess_fixes,
     called_wrong,
+    mark_erroneous,
+    mark_right_fixes,
+    measure_annotation_calibration,
 )
-from boxmend.scoring.missing import Proposed, are_found, are_on_ignored
+from boxmend.scoring.missing import Proposed, mark_on_ignored, mark_right_proposals
 from boxmend.scoring.truth import KnownTruth, TrueObjects
 from tests.fabricated_runs import NOWHERE, Fix
 from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, fix, fixes_of, truth_of
@@ -31,7 +31,7 @@ def tall(height: float) -> Box:
 
 
 def right(dataset: Dataset, truth: KnownTruth, *fixes: Fix) -> list[bool]:
-    marks: list[bool] = are_right(dataset, fixes_of(dataset, *fixes), truth).tolist()
+    marks: list[bool] = mark_right_fixes(dataset, fixes_of(dataset, *fixes), truth).tolist()
     return marks
 
 
@@ -195,7 +195,7 @@ def test_a_spurious_annotation_has_no_other_error() -> None:
     even = np.full(3, 0.5)
 
     def errors(kind: Kind) -> list[bool]:
-        marks: list[bool] = are_errors(dataset, truth, kind, even).tolist()
+        marks: list[bool] = mark_erroneous(dataset, truth, kind, even).tolist()
         return marks
 
     assert errors(Kind.SPURIOUS) == [True, False, False]
@@ -208,16 +208,21 @@ def test_of_several_annotations_of_an_object_the_least_suspected_is_no_duplicate
     dataset = annotated([BOX, BOX, BOX, FAR], [VAN] * 4)
     truth = truth_of(dataset, [VAN] * 4, [BOX] * 3 + [FAR], same_as={1: 0, 2: 0})
     p_wrong = np.array([0.9, 0.2, 0.7, 0.1])
-    marks = are_errors(dataset, truth, Kind.DUPLICATE, p_wrong)
+    marks = mark_erroneous(dataset, truth, Kind.DUPLICATE, p_wrong)
     assert marks.tolist() == [True, False, True, False]
     unsaid = np.full(4, np.nan)
-    assert are_errors(dataset, truth, Kind.DUPLICATE, unsaid).tolist() == [False, True, True, False]
+    assert mark_erroneous(dataset, truth, Kind.DUPLICATE, unsaid).tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_spurious_annotations_are_not_duplicates_of_each_other() -> None:
     dataset = annotated([BOX, BOX], [VAN] * 2)
     truth = truth_of(dataset, [UNKNOWN] * 2, [NOWHERE] * 2)
-    assert are_errors(dataset, truth, Kind.DUPLICATE, np.zeros(2)).tolist() == [False, False]
+    assert mark_erroneous(dataset, truth, Kind.DUPLICATE, np.zeros(2)).tolist() == [False, False]
 
 
 def test_of_equally_probable_objects_the_better_box_is_right() -> None:
@@ -231,7 +236,7 @@ def test_probabilities_of_all_annotations_are_compared_with_the_truth() -> None:
     dataset = annotated([BOX, BOX, BOX, BOX], [VAN, VAN, BUS, VAN])
     truth = truth_of(dataset, [BUS, VAN, BUS, UNKNOWN], [BOX, BOX, BOX, NOWHERE])
     p_wrong = {Kind.WRONG_LABEL: np.array([1.0, 0.0, np.nan, 0.5])}
-    labels = annotation_calibration(dataset, truth, p_wrong)["wrong label"]
+    labels = measure_annotation_calibration(dataset, truth, p_wrong)["wrong label"]
     assert labels.number == 3
     assert labels.error == pytest.approx(0.5 / 3)  # a spurious annotation has no wrong label
 
@@ -257,9 +262,9 @@ def test_the_order_of_proposed_objects_does_not_matter() -> None:
         corners + np.array([0, 0, 10, 10]),
         rng.permutation(300) / 300,
     )
-    found = are_found(proposed, objects_of(truth))
+    found = mark_right_proposals(proposed, objects_of(truth))
     order = rng.permutation(300)
     shuffled = Proposed(*(getattr(proposed, name)[order] for name in vars(proposed)))
-    assert are_found(shuffled, objects_of(truth)).tolist() == found[order].tolist()
+    assert mark_right_proposals(shuffled, objects_of(truth)).tolist() == found[order].tolist()
     assert found.sum() == 3
-    assert not are_on_ignored(proposed, dataset).any()
+    assert not mark_on_ignored(proposed, dataset).any()

@@ -11,7 +11,7 @@ from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.scoring.border import leave_out_border
-from boxmend.scoring.fixes import assess_fixes, known_objects
+from boxmend.scoring.fixes import assess_fixes, get_true_objects
 from boxmend.scoring.truth import IgnoredObjects
 from tests.fabricated_runs import NOWHERE
 from tests.scoring.assessed import VAN, annotated, fix, fixes_of, truth_of
@@ -61,7 +61,7 @@ def test_annotations_are_neutral_by_their_true_box_or_their_own_without_one() ->
 def test_missing_objects_at_the_border_do_not_count_and_matched_ones_stay() -> None:
     dataset = annotated([LOW, INNER], [VAN, VAN])
     truth = truth_of(dataset, [VAN, VAN], [LOW, INNER], lacking=[LEFT, (70, 70, 80, 80)])
-    objects = known_objects(truth)
+    objects = get_true_objects(truth)
     order = np.array([2, 0, 3, 1])  # the one to leave out comes first
     shuffled = replace(
         objects,
@@ -72,7 +72,7 @@ def test_missing_objects_at_the_border_do_not_count_and_matched_ones_stay() -> N
     )
     crowd = IgnoredObjects(np.array([0]), np.array([INNER]), np.array([True]))
     left = leave_out_border(replace(truth, objects=shuffled, ignored=crowd), dataset, MARGIN_PX)
-    kept = known_objects(left)
+    kept = get_true_objects(left)
     assert kept.boxes.tolist() == [list(LOW), [70, 70, 80, 80], list(INNER)]
     assert kept.object_rows.tolist() == [0, 2]
     assert kept.is_missing.tolist() == [False, True, False]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.data.detections import Detections
-from boxmend.scoring.coco import CocoScores, coco_scores, detection_sizes
+from boxmend.scoring.coco import CocoScores, compute_sizes, score_by_coco
 from tests.scoring.coco_cases import (
     Detection,
     TrueBox,
@@ -68,7 +68,7 @@ def test_three_detections_worked_out_by_hand() -> None:
 # The area of a box of 20 x 20 is said to be 5,000 pixels, so it is a medium one.
 def test_the_area_in_the_truth_sets_the_size() -> None:
     detections, truth = columns([(0, 0, 0.9, SMALL)], [(0, 0, SMALL, "")])
-    scores = coco_scores(detections, replace(truth, areas=np.array([5_000.0])), num_labels=1)
+    scores = score_by_coco(detections, replace(truth, areas=np.array([5_000.0])), num_labels=1)
     assert scores.figures["AP_medium"] == pytest.approx(1.0)
     assert np.isnan(scores.figures["AP_small"])
 
@@ -105,7 +105,7 @@ def test_a_box_that_is_crowd_and_difficult_is_a_crowd() -> None:
         [(0, 0, 0.9, SMALL), (0, 0, 0.7, FAR)], [(0, 0, LARGE, "crowd"), (0, 0, FAR, "")]
     )
     truth.is_difficult[:] = truth.is_crowd
-    assert coco_scores(detections, truth, num_labels=1).ap50[0] == pytest.approx(1.0)
+    assert score_by_coco(detections, truth, num_labels=1).ap50[0] == pytest.approx(1.0)
 
 
 def test_a_class_of_difficult_boxes_alone_has_no_average_precision() -> None:
@@ -144,26 +144,26 @@ def test_detections_without_truth_give_no_figure_and_truth_without_detections_ze
 def test_widths_are_used_as_they_were_read() -> None:
     truth: list[TrueBox] = [(0, 0, (0.1, 0.0, 0.2, 10.0), "")]
     detections, asked = columns([(0, 0, 0.9, (0.1, 0.0, 0.1, 10.0))], truth)
-    assert coco_scores(detections, asked, num_labels=1).ap50[0] == pytest.approx(1.0)
+    assert score_by_coco(detections, asked, num_labels=1).ap50[0] == pytest.approx(1.0)
     assert by_pycocotools(detections, asked, 1).stats[1] == pytest.approx(1.0)
     corners = asked.boxes.astype(np.float64)
     by_corners = replace(asked, sizes=corners[:, 2:] - corners[:, :2])
-    assert coco_scores(detections, by_corners, num_labels=1).ap50[0] == 0.0
+    assert score_by_coco(detections, by_corners, num_labels=1).ap50[0] == 0.0
 
 
 def test_sizes_of_plain_detections_are_those_of_their_corners() -> None:
     boxes = np.array([[1, 2, 4, 8]], np.float32)
     plain = Detections(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1), boxes)
-    assert detection_sizes(plain).tolist() == [[3.0, 6.0]]
+    assert compute_sizes(plain).tolist() == [[3.0, 6.0]]
     _, truth = columns([], [(0, 0, (1, 2, 3, 6), "")])
-    assert coco_scores(plain, truth, num_labels=1).figures["AP"] == pytest.approx(1.0)
+    assert score_by_coco(plain, truth, num_labels=1).figures["AP"] == pytest.approx(1.0)
 
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_all_figures_are_those_of_pycocotools(seed: int) -> None:
     detections, truth, num_labels = random_columns(seed)
-    ours = coco_scores(detections, truth, num_labels=num_labels)
+    ours = score_by_coco(detections, truth, num_labels=num_labels)
     expected = by_pycocotools(detections, truth, num_labels)
     assert _as_pycocotools(ours) == pytest.approx(expected.stats.tolist(), abs=1e-9)
     precision = expected.eval["precision"][:, :, :, 0, 2]
@@ -178,7 +178,7 @@ def test_all_figures_are_those_of_pycocotools(seed: int) -> None:
 
 def test_the_random_scenes_have_something_to_tell() -> None:
     scenes = [random_columns(seed) for seed in range(60)]
-    found = [coco_scores(*scene[:2], num_labels=scene[2]).figures["AP"] for scene in scenes]
+    found = [score_by_coco(*scene[:2], num_labels=scene[2]).figures["AP"] for scene in scenes]
     known = [one for one in found if not np.isnan(one)]
     assert len(known) > 30
     assert len({round(one, 6) for one in known if 0.02 < one < 0.98}) > 15
@@ -189,7 +189,7 @@ def test_the_random_scenes_have_something_to_tell() -> None:
 def test_scoring_changes_none_of_the_columns() -> None:
     detections, truth, num_labels = random_columns(8)
     before = [column.copy() for one in (detections, truth) for column in vars(one).values()]
-    coco_scores(detections, truth, num_labels=num_labels)
+    score_by_coco(detections, truth, num_labels=num_labels)
     after = [column for one in (detections, truth) for column in vars(one).values()]
     for was, now in zip(before, after, strict=True):
         np.testing.assert_array_equal(was, now)

@@ -253,14 +253,14 @@ def test_annotations_that_share_an_id_are_refused(tmp_path: Path) -> None:
 
 def test_other_label_names_are_refused(tmp_path: Path) -> None:
     path = make_truth_file(tmp_path / "truth.parquet", [1], [0], [A], names=("cat", "dog"))
-    with pytest.raises(DataError, match=r"other label names \('cat', \.\.\) than"):
+    with pytest.raises(DataError, match=r"other label names \('cat', \.\.\.\) than"):
         known_truth(path, annotated([A], [VAN], ids=[1]))
 
 
 def test_boxes_that_lie_elsewhere_are_of_another_dataset(tmp_path: Path) -> None:
     dataset = annotated([A, B, C], [VAN] * 3, ids=[1, 2, 3])
     path = make_truth_file(tmp_path / "truth.parquet", [1, 2, 3], [VAN] * 3, [A, C, B])
-    with pytest.raises(DataError, match=r"most of its boxes .* annotation 2;"):
+    with pytest.raises(DataError, match=r"most boxes .* annotation 2,"):
         known_truth(path, dataset)
     (tmp_path / "more").mkdir()
     path = make_truth_file(tmp_path / "more" / "truth.parquet", [1, 2, 3], [VAN] * 3, [A, B, B])
@@ -270,7 +270,9 @@ def test_boxes_that_lie_elsewhere_are_of_another_dataset(tmp_path: Path) -> None
 @pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
 def test_a_true_box_that_is_none_is_refused(tmp_path: Path, side: float) -> None:
     path = make_truth_file(tmp_path / "truth.parquet", [1, 2, 3], [0, 0, 0], [A, B, (side, *C[1:])])
-    with pytest.raises(DataError, match=r"truth\.parquet: has no finite true box of annotation 3;"):
+    with pytest.raises(
+        DataError, match=r"truth\.parquet: the true box of annotation 3 is not finite;"
+    ):
         known_truth(path, annotated([A, B, C], [VAN] * 3, ids=[1, 2, 3]))
 
 
@@ -307,7 +309,7 @@ def test_a_clean_dataset_with_other_ids_is_refused(toys: Path) -> None:
 def test_a_clean_dataset_that_is_numbered_anew_is_refused(toys: Path) -> None:
     dataset = load(f"{toys}:train")
     shuffled = replace(dataset, annotation_ids=dataset.annotation_ids[::-1].copy())
-    with pytest.raises(DataError, match="lies in another image"):
+    with pytest.raises(DataError, match="is in another image"):
         known_truth(f"{toys}:train", shuffled)
 
 

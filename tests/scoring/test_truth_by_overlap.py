@@ -10,7 +10,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.scoring.finders.kinds import compare_kinds
-from boxmend.scoring.fixes import annotation_calibration, assess_fixes
+from boxmend.scoring.fixes import assess_fixes, measure_annotation_calibration
 from boxmend.scoring.truth import KnownTruth, TrueObjects
 from boxmend.scoring.truth_by_overlap import match_with_correction, truth_of_correction
 from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, detected, fix, fixes_of
@@ -120,7 +120,7 @@ def test_neutral_annotations_and_objects_do_not_count() -> None:
     scores = assess_fixes(dataset, fixes, truth).by_kind
     assert (scores["spurious"].fixes, scores["wrong label"].right) == (0, 1)
     assert (scores["missing"].fixes, scores["missing"].right) == (1, 0)
-    calibration = annotation_calibration(dataset, truth, p_wrong)
+    calibration = measure_annotation_calibration(dataset, truth, p_wrong)
     assert calibration["spurious"].number == 2
     missing = fixes.take(np.array([2, 3]))
     seen = detected((0, BUS, 0.9, A))
@@ -152,7 +152,7 @@ def test_foreign_and_shifted_ids_are_matched_by_overlap(ids: list[int]) -> None:
 def test_another_dataset_is_refused() -> None:
     dataset = annotated([A, B, C], [VAN] * 3, ids=[1, 2, 3])
     other = annotated([D, low(20)], [VAN] * 2, ids=[8, 9])
-    with pytest.raises(DataError, match="only 1 of 3 annotations overlap an object of it"):
+    with pytest.raises(DataError, match="only 1 of 3 annotations overlap an object in it"):
         truth_of_correction(other, dataset)
 
 
@@ -163,3 +163,14 @@ def test_images_without_annotations_have_missing_objects_only() -> None:
     assert objects.object_rows.tolist() == [1, 0]
     assert objects.image_rows[objects.is_missing].tolist() == [1]
     assert not truth.is_spurious.any()
+
+
+def test_a_truth_with_an_image_in_several_splits_names_them() -> None:
+    dataset = annotated([A, B], [VAN, BUS], ids=[1, 2])
+    clean = annotated([A, B], [VAN, BUS], images=[0, 1], ids=[7, 8])
+    clean.images.file_names[1] = "0.png"
+    clean.images.splits[:] = ["old", "new"]
+    with pytest.raises(DataError, match=r"has 0\.png more than once, in new and old; name the"):
+        truth_of_correction(clean, dataset)
+    clean.images.splits[1] = dataset.images.splits[0]
+    assert truth_of_correction(clean, dataset).num_matched == 1  # the image of the same split

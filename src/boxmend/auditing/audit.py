@@ -1,8 +1,8 @@
-"""Audit: what is wrong with annotations, how sure that is, and how to mend it.
+"""Audit a dataset: estimate how probable errors of annotations are, and propose fixes.
 
-The evidence comes from the detections of any detector, or from a training run. Errors that are
-planted in memory show what the evidence of wrong annotations looks like. From this follows how
-probable it is that an annotation is wrong and that its fix is right. No PyTorch here.
+The evidence comes from the detections of any detector, or from a training run. Errors planted in
+memory show what the evidence of wrong annotations looks like. Comparing the two gives the
+probabilities that an annotation is wrong and that its fix is right. This module needs no PyTorch.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from boxmend.auditing import probing
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Detected, gather_evidence
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.judging import AuditOpinion, judge
+from boxmend.auditing.judging import AuditOpinion, judge_annotations
 from boxmend.auditing.ordering import (
     SourceView,
     is_judgeable,
@@ -24,7 +24,13 @@ from boxmend.auditing.ordering import (
     sort_by_confidence,
 )
 from boxmend.auditing.probing import PROBE
-from boxmend.auditing.tables import LISTING, columns_of, fixes_of, join_fixes, missing_of
+from boxmend.auditing.tables import (
+    LISTING,
+    compute_p_wrong,
+    join_fixes,
+    make_fixes,
+    make_missing_fixes,
+)
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows, Singles
 from boxmend.errors import DataError, UsageError
@@ -33,11 +39,11 @@ __all__ = ["Audit", "AuditSettings", "audit"]
 
 
 SEED = 0
-MAX_BLANK_SHARE = 0.05  # share of images without any detection up to which they count as looked at
+MAX_SHARE_WITHOUT_DETECTIONS = 0.05  # of images; with more, the others count as not predicted
 
 
 class DetectionColumns(Protocol):
-    """Detections by image rows and labels of the dataset; `class_scores` [m, C] may be there."""
+    """Detections by image rows and labels of the dataset, optionally with `class_scores` [m, C]."""
 
     @property
     def image_rows(self) -> Rows: ...
@@ -51,12 +57,12 @@ class DetectionColumns(Protocol):
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """How to audit."""
+    """Settings of an audit."""
 
     probe: float = 0.02
-    """Share of annotations that is disturbed in memory to measure how many are found; or 0."""
+    """Share of annotations to disturb in memory, to measure how many errors are found; 0: none."""
     unseen: bool = False
-    """Whether the detector is known not to have trained on these images; folds say it, too."""
+    """Whether the detector was not trained on these images; not needed for predictions by fold."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.probe <= 0.2:
@@ -65,22 +71,22 @@ class AuditSettings:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What an audit found."""
+    """The result of an audit."""
 
     fixes: Fixes
     p_wrong: Mapping[Kind, Floats]
-    """[n] By kind, for every annotation of the dataset; NaN where it was not judged."""
+    """Probability [n] of each kind of error for every annotation; NaN where it was not judged."""
     missing: Fixes
-    """All objects that may lack an annotation, also the improbable ones."""
+    """All objects that may lack an annotation, including improbable ones."""
     rates: Mapping[str, Share]
     """Estimated shares of wrong labels, bad boxes, missing, spurious and duplicate annotations."""
     box_noise: Share
-    """How far off edges are, in shares of the side."""
+    """Bound of the usual error of an edge, as a share of the box's side."""
     num_judged: int
     num_not_looked_at: int
-    """Annotations in images of which there is no detection."""
-    probe: Mapping[Kind, probing.Findings] | None = None
-    """How many planted errors were found; None if none were planted."""
+    """Annotations in images without a detection, which were not judged."""
+    probe: Mapping[Kind, probing.ProbeCounts] | None = None
+    """Counts of planted errors and of those found; None without a probe."""
 
 
 def audit(
@@ -88,57 +94,61 @@ def audit(
 ) -> Audit:
     """Audit the annotations of a dataset by the detections of a detector that did not train on it.
 
-    Datasets that were joined are audited each for itself: who annotated one says nothing about who
-    annotated another. The result depends neither on the order of annotations nor of detections.
+    The sources of a joined dataset are audited separately, since their annotators may differ. The
+    result depends neither on the order of annotations nor on that of detections.
     """
     settings = settings or AuditSettings()
-    found = audit_without_probe(dataset, predictions)
+    result = audit_without_probe(dataset, predictions)
     if not settings.probe:
-        return found
-    return replace(found, probe=_run_probe(dataset, predictions, found, settings.probe))
+        return result
+    return replace(result, probe=_run_probe(dataset, predictions, result, settings.probe))
 
 
 def audit_without_probe(dataset: Dataset, predictions: DetectionColumns) -> Audit:
-    """Audit without a probe."""
+    """Audit as `audit` does, but plant no errors to measure how many are found."""
     if not len(predictions.labels):
-        raise DataError("there is no detection in the predictions; nothing can be concluded")
-    parts = [_part(dataset, predictions, group) for group in list_groups(dataset)]
+        raise DataError(
+            "there is no detection in the predictions, so nothing can be audited; predict again "
+            "with a lower score limit"
+        )
+    parts = [_audit_source(dataset, predictions, group) for group in list_groups(dataset)]
     return join_parts(dataset, parts)
 
 
 def _run_probe(
     dataset: Dataset, predictions: DetectionColumns, first: Audit, share: float
-) -> dict[Kind, probing.Findings]:
-    """Plant errors, audit, and count the errors found; see `probing`."""
+) -> dict[Kind, probing.ProbeCounts]:
+    """Plant errors, audit again, and count the errors found; `first` is the audit without them."""
     random = np.random.default_rng(SEED)
     counts = {kind: np.zeros(3, np.int64) for kind in Kind}
     is_fine = ~np.isnan(first.p_wrong[Kind.WRONG_LABEL])
     for kind in (Kind.WRONG_LABEL, Kind.SPURIOUS, Kind.DUPLICATE):
         is_fine &= ~(first.p_wrong[kind] >= PROBE.called_min_probability)
-    images = probing.images_to_probe(dataset, random)
+    images = probing.select_images(dataset, random)
     if images is not None:
         is_fine = is_fine[np.isin(dataset.image_rows, images)]
-        predictions = _within(predictions, images, len(dataset.images))
+        predictions = _select_in_images(predictions, images, len(dataset.images))
         dataset = dataset.take_images(images)
     if is_fine.sum() < PROBE.min_annotations:
         return {}
-    for _ in range(probing.rounds_of(share, int(is_fine.sum()))):
-        planted = probing.plant(dataset, is_fine, share, random)
-        found = probing.check_fixes(
-            planted, audit_without_probe(planted.dataset, predictions).fixes
-        )
-        for kind, one in found.items():
-            counts[kind] += (one.planted, one.found, one.right)
-    return {kind: probing.Findings(*one.tolist()) for kind, one in counts.items()}
+    for _ in range(probing.count_rounds(share, int(is_fine.sum()))):
+        planted = probing.plant_errors(dataset, is_fine, share, random)
+        fixes = audit_without_probe(planted.dataset, predictions).fixes
+        for kind, result in probing.check_fixes(planted, fixes).items():
+            counts[kind] += (result.planted, result.found, result.right)
+    return {kind: probing.ProbeCounts(*total.tolist()) for kind, total in counts.items()}
 
 
-def _within(predictions: DetectionColumns, images: Rows, num_images: int) -> Detected:
-    """The detections in these images, ascending, by their places among them."""
-    place = np.full(num_images + 1, UNKNOWN)  # the last is that of UNKNOWN
+def _select_in_images(predictions: DetectionColumns, images: Rows, num_images: int) -> Detected:
+    """Return the detections in these images, which are ascending.
+
+    Their image rows are places in `images`.
+    """
+    place = np.full(num_images + 1, UNKNOWN)  # the last entry is for UNKNOWN
     place[images] = np.arange(len(images))
     places = place[predictions.image_rows]
     rows = np.flatnonzero(places != UNKNOWN)
-    vectors = _class_scores(predictions, rows)
+    vectors = _take_class_scores(predictions, rows)
     return Detected(
         places[rows],
         predictions.labels[rows],
@@ -150,7 +160,7 @@ def _within(predictions: DetectionColumns, images: Rows, num_images: int) -> Det
 
 @dataclass(frozen=True, eq=False)
 class DatasetPart:
-    """The audit of one of the datasets that were joined, by rows of all."""
+    """The audit of one source of a joined dataset, by rows of the joined dataset."""
 
     rows: Rows
     opinion: AuditOpinion
@@ -160,48 +170,51 @@ class DatasetPart:
 
 
 def join_parts(dataset: Dataset, parts: list[DatasetPart]) -> Audit:
-    """Join the audits of the parts into one."""
+    """Join the audits of all sources into one."""
     kinds = [kind for kind in Kind if kind != Kind.MISSING]
     p_wrong: dict[Kind, Floats] = {kind: np.full(len(dataset), np.nan) for kind in kinds}
     for part in parts:
-        for kind, column in columns_of(part.opinion).items():
+        for kind, column in compute_p_wrong(part.opinion).items():
             p_wrong[kind][part.rows] = column
     missing = join_fixes([part.missing for part in parts])
-    listed = [one for part in parts for one in part.fixes]
-    listed.append(missing.take(missing.p_wrong >= LISTING.min_p_wrong))
+    fixes = [table for part in parts for table in part.fixes]
+    fixes.append(missing.take(missing.p_wrong >= LISTING.min_p_wrong))
     weights = np.array([max(len(part.rows), 1) for part in parts], np.float64)
-    rates = [part.opinion.rates() for part in parts]
+    rates = [part.opinion.estimate_rates() for part in parts]
     models = [part.opinion.box_model for part in parts]
     return Audit(
-        fixes=join_fixes(listed),
+        fixes=join_fixes(fixes),
         p_wrong=p_wrong,
         missing=missing,
-        rates={name: _mean([one[name] for one in rates], weights) for name in rates[0]},
-        box_noise=_mean([Share(one.noise, one.low, one.high) for one in models], weights),
+        rates={
+            name: _average_shares([of_part[name] for of_part in rates], weights)
+            for name in rates[0]
+        },
+        box_noise=_average_shares([Share(m.noise, m.low, m.high) for m in models], weights),
         num_judged=sum(len(part.rows) for part in parts),
         num_not_looked_at=sum(part.num_not_looked_at for part in parts),
     )
 
 
-def _part(dataset: Dataset, predictions: DetectionColumns, group: int) -> DatasetPart:
-    """Audit one dataset by the detections in its images."""
+def _audit_source(dataset: Dataset, predictions: DetectionColumns, group: int) -> DatasetPart:
+    """Audit one source of a joined dataset by the detections in its images."""
     own = normalise_order(dataset, group)
     detected = _select_detections(predictions, own)
     is_seen = np.zeros(len(own.dataset.images), np.bool_)
     is_seen[detected.image_rows] = True
-    if (~is_seen).sum() <= MAX_BLANK_SHARE * len(is_seen):
-        is_seen[:] = True  # the detector looked, and saw nothing
+    if (~is_seen).sum() <= MAX_SHARE_WITHOUT_DETECTIONS * len(is_seen):
+        is_seen[:] = True  # the detector was run on all images, and some have no detection
     judged = np.flatnonzero(is_judgeable(own.dataset))
     is_looked_at = is_seen[own.dataset.image_rows[judged]]
     rows = judged[is_looked_at]
-    scene = own.scene(rows, detected)
+    scene = own.select_inputs(rows, detected)
     evidence = gather_evidence(scene.objects, scene.objects, detected)
-    opinion = judge(scene, evidence, np.random.default_rng(SEED))
+    opinion = judge_annotations(scene, evidence, np.random.default_rng(SEED))
     return DatasetPart(
         rows=own.rows[rows],
         opinion=opinion,
-        fixes=[own.to_joined(one) for one in fixes_of(own.dataset, rows, opinion, evidence)],
-        missing=own.to_joined(missing_of(own.dataset, detected, opinion)),
+        fixes=[own.to_joined(table) for table in make_fixes(own.dataset, rows, opinion, evidence)],
+        missing=own.to_joined(make_missing_fixes(own.dataset, detected, opinion)),
         num_not_looked_at=int((~is_looked_at).sum()),
     )
 
@@ -214,7 +227,7 @@ def _select_detections(predictions: DetectionColumns, own: SourceView) -> Detect
     scores = predictions.scores[known]
     order = sort_by_confidence(image_rows[known], scores, labels[known], predictions.boxes[known])
     chosen = known[order]
-    vectors = _class_scores(predictions, chosen)
+    vectors = _take_class_scores(predictions, chosen)
     return Detected(
         image_rows[chosen],
         labels[chosen],
@@ -224,13 +237,13 @@ def _select_detections(predictions: DetectionColumns, own: SourceView) -> Detect
     )
 
 
-def _class_scores(predictions: DetectionColumns, rows: Rows) -> Singles | None:
-    """Return the class scores [rows, C] of detections, where there are any."""
+def _take_class_scores(predictions: DetectionColumns, rows: Rows) -> Singles | None:
+    """Return the class scores [rows, C] of detections; None if the predictions have none."""
     vectors: Singles | None = getattr(predictions, "class_scores", None)
     return None if vectors is None else vectors[rows]
 
 
-def _mean(shares: list[Share], weights: Floats) -> Share:
-    """The mean of shares of several datasets, by how many annotations each has."""
-    columns = np.array([[one.value, one.low, one.high] for one in shares])
-    return Share(*(float(one) for one in weights @ columns / weights.sum()))
+def _average_shares(shares: list[Share], weights: Floats) -> Share:
+    """Return the mean of the shares of several sources, weighted by their annotations."""
+    columns = np.array([[share.value, share.low, share.high] for share in shares])
+    return Share(*map(float, weights @ columns / weights.sum()))

@@ -1,7 +1,7 @@
-"""The likelihood of residuals between annotated and detected edges, by noise and detector's error.
+"""The likelihood of residuals between annotated and detected edges.
 
-See `boxes` for the model. Residuals are counted in bins, so that a fit costs the same for any
-number of boxes.
+It depends on the box noise and on the detector's error; see `boxes` for the model. Residuals are
+counted in bins, so that a fit takes the same time for any number of boxes.
 """
 
 from functools import cache
@@ -12,53 +12,57 @@ from scipy.special import ndtr
 from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
 from boxmend.data.types import Floats, Mask
 
-NOISES: Floats = np.array(SHARED.noises_sides)  # N
-SCALES: Floats = np.geomspace(0.01, 0.2, 60)  # of the detector's error f, in shares of the side
+NOISES_SIDES: Floats = np.array(SHARED.noises_sides)  # N
+ERROR_SCALES_SIDES: Floats = np.geomspace(0.01, 0.2, 60)  # of the detector's error f
 
 
-def count_residuals(found: Floats, is_counted: Mask) -> Floats:
-    """Count absolute residuals in bins [bins]; a side or more is a mismatch and left out."""
-    sizes = np.abs(found[is_counted])
+def count_residuals(residuals: Floats, is_counted: Mask) -> Floats:
+    """Return the counts [bins] of absolute residuals; those beyond the last bin are left out."""
+    sizes = np.abs(residuals[is_counted])
     counts, _ = np.histogram(sizes, SHARED.num_bins, (0, SHARED.num_bins * SHARED.bin_width_sides))
     return counts.astype(np.float64)
 
 
 def log_likelihood(counts: Floats, narrow: float, stray: float) -> Floats:
-    """The log-likelihood of every N and scale in every stratum; [N, S, strata]."""
-    shapes = _shapes()  # [2, N, S, bins]
+    """Return the log-likelihood [N, S, strata] of every noise N and scale S in every stratum.
+
+    `narrow` is the share of narrow detector errors, `stray` that of detections of other objects.
+    """
+    shapes = _compute_bin_probabilities()  # [2, N, S, bins]
     errors = narrow * shapes[0] + (1 - narrow) * shapes[1]
     density = (1 - stray) * errors + stray * SHARED.bin_width_sides
-    found: Floats = np.log(np.maximum(density, 1e-12)) @ counts.T / SHARED.edges_per_box
-    return found
+    log_likelihoods: Floats = np.log(np.maximum(density, 1e-12)) @ counts.T / SHARED.edges_per_box
+    return log_likelihoods
 
 
 @cache
-def _shapes() -> Floats:
-    """Probabilities of the bins for narrow and wide errors, N and scale; [2, N, S, bins]."""
+def _compute_bin_probabilities() -> Floats:
+    """Return the probabilities [2, N, S, bins] of bins, for narrow and for wide detector errors."""
     edges = np.linspace(0, SHARED.num_bins * SHARED.bin_width_sides, SHARED.num_bins + 1)
-    noises, scales = NOISES[:, None, None], SCALES[:, None]
-    both = [_distribution(edges, noises, wide * scales) for wide in (1.0, SHARED.wide_factor)]
-    shapes: Floats = 2 * np.diff(np.stack(both), axis=-1)  # both signs
+    noises, scales = NOISES_SIDES[:, None, None], ERROR_SCALES_SIDES[:, None]
+    both = [_compute_cumulative(edges, noises, wide * scales) for wide in (1.0, SHARED.wide_factor)]
+    shapes: Floats = 2 * np.diff(np.stack(both), axis=-1)  # the bins hold residuals of either sign
     return shapes
 
 
-def _distribution(edges: Floats, noises: Floats, scales: Floats) -> Floats:
-    """P(U(-N, N) + normal < x): the mean of the normal distribution over a window of 2 N."""
-    width = np.maximum(noises, 1e-3)  # narrower than a bin: as good as none
-    upper, lower = _ramp((edges + width) / scales), _ramp((edges - width) / scales)
+def _compute_cumulative(edges: Floats, noises: Floats, scales: Floats) -> Floats:
+    """Return P(U(-N, N) + normal < x): the mean of the normal distribution over a window of 2 N."""
+    width = np.maximum(noises, 1e-3)  # so narrow that it makes no difference, but not 0
+    upper = _integrate_normal_cdf((edges + width) / scales)
+    lower = _integrate_normal_cdf((edges - width) / scales)
     chances: Floats = scales / (2 * width) * (upper - lower)
     return chances
 
 
-def _ramp(places: Floats) -> Floats:
-    """The integral of the standard normal distribution function: z Phi(z) + phi(z)."""
-    ramp: Floats = places * ndtr(places) + np.exp(-(places**2) / 2) / np.sqrt(2 * np.pi)
-    return ramp
+def _integrate_normal_cdf(z: Floats) -> Floats:
+    """Return the integral of the standard normal distribution function: z Phi(z) + phi(z)."""
+    integral: Floats = z * ndtr(z) + np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    return integral
 
 
-def noise_interval(chances: Floats) -> tuple[float, float]:
-    """The middle 95 % of N, to the outer edges of its cells."""
-    half = float(NOISES[1]) / 2
+def compute_noise_interval(chances: Floats) -> tuple[float, float]:
+    """Return the central 95% interval of N, given the probabilities of its grid."""
+    half = float(NOISES_SIDES[1]) / 2
     below = np.cumsum(chances)
     first, last = int(np.argmax(below > 0.025)), int(np.argmax(below >= 0.975))
-    return max(float(NOISES[first]) - half, 0.0), float(NOISES[last]) + half
+    return max(float(NOISES_SIDES[first]) - half, 0.0), float(NOISES_SIDES[last]) + half

@@ -1,10 +1,13 @@
-"""Probabilities from planted errors: how much the observed looks like what is known to be wrong.
+"""Turn suspicions into probabilities, by comparing observed objects with planted errors.
 
-Some number tells how suspicious a thing is. Of errors that were planted its distribution is known;
-what is observed is a mixture of errors, in an unknown share, and of what is fine. The share cannot
-be larger than what is observed beyond any limit, over what is planted beyond it; where the fine
-ones have died out, it is that. The probability of being wrong at a value is the share times the
-density of the planted, over the density of the observed, and it never falls with the suspicion.
+A suspicion is any number that is larger for errors. Its distribution among planted errors is known.
+The observed objects are a mixture of errors, in an unknown share, and of correct objects. For every
+limit, the share of errors is at most the observed fraction beyond the limit divided by the planted
+fraction beyond it; in the tail, where only errors remain, it equals this ratio.
+
+The probability that an object with some suspicion is an error is the share of errors times the
+density of the planted errors, divided by the density of the observed objects. Isotonic regression
+makes it rise with the suspicion.
 """
 
 import math
@@ -19,15 +22,15 @@ from boxmend.data.types import Floats
 
 @dataclass(frozen=True)
 class CalibrationConstants:
-    """How shares and curves are measured."""
+    """Constants of the estimates of shares and curves."""
 
-    num_limits: int = 200  # places at which the share is measured
-    min_tail_share: float = 0.1  # of the planted that must lie beyond a limit to measure by it
-    num_cells: int = 1000  # of equally many values, into which they are sorted before a fit
+    num_limits: int = 200  # at which the share is measured
+    min_tail_share: float = 0.1  # of the planted errors that must lie beyond a limit
+    num_cells: int = 1000  # with equally many values each, which a fit treats as one
     caution_deviations: float = 3.0  # standard deviations added before the lowest share is chosen
-    max_probability: float = 0.99  # something fine may always look as wrong as can be
-    max_raise_factor: float = 1.3  # what is cut off at certainty is made up for, within limits
-    interval_deviations: float = 1.96  # standard deviations on either side of a 95 % interval
+    max_probability: float = 0.99  # some correct objects look like errors at any suspicion
+    max_raise_factor: float = 1.3  # makes up for ratios that are cut off at 1
+    interval_deviations: float = 1.96  # standard deviations on either side of a 95% interval
 
 
 CALIBRATION = CalibrationConstants()
@@ -35,7 +38,7 @@ CALIBRATION = CalibrationConstants()
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its bounds, at least at 95 %."""
+    """A share with bounds of at least 95% confidence."""
 
     value: float
     low: float
@@ -43,21 +46,24 @@ class Share:
 
     @property
     def cautious(self) -> float:
-        """A quarter of the way to the lower bound: what is fine never dies out entirely."""
+        """The value, moved a quarter of the way to its lower bound.
+
+        Even in the tail some objects are correct, so the value tends to be too large.
+        """
         return self.value - (self.value - self.low) / 4
 
     @property
     def halved(self) -> "Share":
-        """The share halfway to the lower bound, which becomes both value and bounds."""
+        """A share without uncertainty, halfway between the value and its lower bound."""
         middle = (self.value + self.low) / 2
         return Share(middle, middle, middle)
 
-    def less_certain(self, margin: float) -> "Share":
-        """Return the share with wider bounds: a share up to `margin` looks like none."""
+    def widen_bounds(self, margin: float) -> "Share":
+        """Return the share with wider bounds, so that a share up to `margin` may be 0."""
         return Share(self.value, max(self.low - margin, 0.0), min(self.high + margin / 2, 1.0))
 
-    def times(self, factor: float) -> "Share":
-        """The same of a part, or a multiple."""
+    def scale(self, factor: float) -> "Share":
+        """Return the share times a factor, with its bounds."""
         return Share(self.value * factor, self.low * factor, self.high * factor)
 
 
@@ -66,22 +72,22 @@ NOT_MEASURED = Share(0.0, 0.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A rising curve: what is probable at which suspicion."""
+    """A curve that gives a probability for each suspicion and never falls."""
 
-    places: Floats  # [k] ascending
-    values: Floats  # [k]
+    places: Floats  # [k] suspicions, ascending
+    values: Floats  # [k] probabilities
 
     def at(self, suspicions: Floats) -> Floats:
-        """Look values up, in between by straight lines."""
+        """Return the probabilities [n] at these suspicions, by linear interpolation."""
         if not len(self.places):
             return np.zeros(len(suspicions))
-        found: Floats = np.interp(suspicions, self.places, self.values)
-        return found
+        values: Floats = np.interp(suspicions, self.places, self.values)
+        return values
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedSample:
-    """Suspicions, each with a weight."""
+    """Suspicions of objects, each with a weight."""
 
     suspicions: Floats  # [n]
     weights: Floats  # [n]
@@ -94,93 +100,100 @@ class WeightedSample:
         """The sum of the weights."""
         return float(self.weights.sum())
 
-    def beyond(self, limits: Floats) -> Floats:
-        """The weight of what is at least as suspicious as each limit."""
+    def weigh_beyond(self, limits: Floats) -> Floats:
+        """Return the weight [limits] of all suspicions that are at least each limit."""
         order = np.argsort(self.suspicions)
         below = np.concatenate([[0.0], np.cumsum(self.weights[order])])
-        found: Floats = below[-1] - below[np.searchsorted(self.suspicions[order], limits)]
-        return found
+        weights: Floats = below[-1] - below[np.searchsorted(self.suspicions[order], limits)]
+        return weights
 
 
-def sample(suspicions: Floats, weights: Floats | None = None) -> WeightedSample:
+def make_sample(suspicions: Floats, weights: Floats | None = None) -> WeightedSample:
     """Return a sample; all weights are 1 by default."""
     return WeightedSample(suspicions, np.ones(len(suspicions)) if weights is None else weights)
 
 
-def share_of_errors(
+def estimate_error_share(
     observed: WeightedSample,
     planted: WeightedSample,
     caution: float = CALIBRATION.caution_deviations,
     min_tail: float = CALIBRATION.min_tail_share,
 ) -> Share:
-    """Measure which share of the observed is like the planted.
+    """Estimate which share of the observed objects are errors like the planted ones.
 
-    Of all limits that one counts which gives the lowest upper bound: further out there are few to
-    count, further in there are more that are fine. The bound is as many standard deviations up as
-    `caution` says, so that chance does not choose, and it is the upper bound of the share. At least
-    `min_tail` of the planted lie beyond a limit: real errors are not quite like them.
+    The limit with the lowest upper bound is used: beyond higher limits there are few objects to
+    count, beyond lower ones there are more correct objects. The upper bound lies `caution` standard
+    deviations above the count, so that the choice does not favour limits with a low count by
+    chance. At least `min_tail` of the planted errors lie beyond a limit, since real errors differ
+    somewhat from planted ones.
     """
-    return lowest_share([(observed, planted, caution)], min_tail)
+    return estimate_lowest_share([(observed, planted, caution)], min_tail)
 
 
-def lowest_share(
+def estimate_lowest_share(
     samples: Sequence[tuple[WeightedSample, WeightedSample, float]],
     min_tail: float = CALIBRATION.min_tail_share,
 ) -> Share:
-    """The same over several pairs of samples, each with its caution, that have the same share."""
-    best, found = math.inf, NOT_MEASURED
+    """Estimate the share as `estimate_error_share` does, over several samples with the same share.
+
+    Each item has observed objects, planted errors and a caution; the lowest upper bound counts.
+    """
+    best, share = math.inf, NOT_MEASURED
     for observed, planted, caution in samples:
         if observed.total <= 0 or planted.total <= 0:
             continue
-        tails, counts = _tails(observed, planted, min_tail)
+        tails, counts = _measure_tails(observed, planted, min_tail)
         bounds = (counts + caution * np.sqrt(counts) + caution) / tails / observed.total
         k = int(bounds.argmin())
         if bounds[k] < best:
             best, factor = float(bounds[k]), 1 / (float(tails[k]) * observed.total)
             number = float(counts[k])
-            low = _least(number)
-            found = Share(min(number * factor, 1.0), min(low * factor, 1.0), min(best, 1.0))
-    return found
+            low = _find_lower_bound(number)
+            share = Share(min(number * factor, 1.0), min(low * factor, 1.0), min(best, 1.0))
+    return share
 
 
-def _tails(
+def _measure_tails(
     observed: WeightedSample, planted: WeightedSample, min_tail: float
 ) -> tuple[Floats, Floats]:
-    """Shares of the planted beyond limits, none too small, and the weight of the observed there."""
+    """Return the shares of planted errors beyond limits, and the weights observed beyond them.
+
+    Limits with fewer than `min_tail` of the planted errors are left out.
+    """
     places = np.quantile(
         planted.suspicions, np.linspace(0, 1, CALIBRATION.num_limits, endpoint=False)
     )
-    tails = planted.beyond(places) / planted.total
-    is_enough = tails >= min_tail  # the first one is 1
-    return tails[is_enough], observed.beyond(places[is_enough])
+    tails = planted.weigh_beyond(places) / planted.total
+    is_enough = tails >= min_tail  # always true for the first limit, whose share is 1
+    return tails[is_enough], observed.weigh_beyond(places[is_enough])
 
 
-def error_curve(observed: WeightedSample, planted: WeightedSample, share: float) -> Curve:
-    """Fit the probability of being wrong for every suspicion, given the share of errors."""
+def fit_error_curve(observed: WeightedSample, planted: WeightedSample, share: float) -> Curve:
+    """Fit the probability that an observed object is an error, given the share of errors."""
     if observed.total <= 0 or planted.total <= 0 or share <= 0:
         return Curve(np.zeros(0), np.zeros(0))
-    edges = _cells(observed, planted)
-    seen = _weights_in(edges, observed)
-    wrong = _weights_in(edges, planted) * (share * observed.total / planted.total)
+    edges = _find_cell_edges(observed, planted)
+    seen = _sum_weights(edges, observed)
+    wrong = _sum_weights(edges, planted) * (share * observed.total / planted.total)
     both = seen + wrong
     is_there = both > 0
     places = ((edges[:-1] + edges[1:]) / 2)[is_there]
     seen, wrong, both = seen[is_there], wrong[is_there], both[is_there]
-    fitted = isotonic_regression(wrong / both, weights=both)  # its best block was lucky, too
+    fitted = isotonic_regression(wrong / both, weights=both)  # overrates its highest block
     blocks = fitted.blocks
     counts = np.repeat(np.add.reduceat(seen, blocks[:-1]), np.diff(blocks))
     ratio = fitted.x / np.maximum(1 - fitted.x, 1e-12)
     is_best = np.arange(len(counts)) >= blocks[-2]
-    doubt = 1 + np.where(is_best, np.sqrt(counts) / 2, 0.0)  # of few nothing is certain
-    factor = _restoring(ratio, seen / seen.sum(), share)
+    doubt = 1 + np.where(is_best, np.sqrt(counts) / 2, 0.0)  # few observations give no certainty
+    factor = _find_raise_factor(ratio, seen / seen.sum(), share)
     values = (
         CALIBRATION.max_probability * np.minimum(factor * ratio, 1.0) * counts / (counts + doubt)
     )
     return Curve(places, np.maximum.accumulate(values))
 
 
-def _restoring(ratio: Floats, weights: Floats, share: float) -> float:
-    """By how much to raise ratios that are cut at 1 so that their mean is the share again."""
+def _find_raise_factor(ratio: Floats, weights: Floats, share: float) -> float:
+    """Return the factor for which the weighted mean of ratios, cut off at 1, is the share."""
     low, high = 1.0, CALIBRATION.max_raise_factor
     for _ in range(30):
         middle = (low + high) / 2
@@ -189,33 +202,33 @@ def _restoring(ratio: Floats, weights: Floats, share: float) -> float:
     return low
 
 
-def mean_curve(given: WeightedSample, values: Floats) -> Curve:
-    """Fit the mean of values in 0..1 that rise with the suspicion."""
-    if given.total <= 0:
+def fit_mean_curve(observations: WeightedSample, values: Floats) -> Curve:
+    """Fit the mean of values [n] between 0 and 1 by a curve that never falls with the suspicion."""
+    if observations.total <= 0:
         return Curve(np.zeros(0), np.zeros(0))
-    edges = _cells(given, given)
-    weights = _weights_in(edges, given)
-    sums = _weights_in(edges, WeightedSample(given.suspicions, given.weights * values))
+    edges = _find_cell_edges(observations, observations)
+    weights = _sum_weights(edges, observations)
+    weighted = WeightedSample(observations.suspicions, observations.weights * values)
+    sums = _sum_weights(edges, weighted)
     is_there = weights > 0
     fitted = isotonic_regression(sums[is_there] / weights[is_there], weights=weights[is_there])
     return Curve(((edges[:-1] + edges[1:]) / 2)[is_there], fitted.x)
 
 
-def _least(count: float) -> float:
-    """The lower 95 % bound of a mean of which `count` were seen."""
+def _find_lower_bound(count: float) -> float:
+    """Return the lower 95% bound of a Poisson mean, given an observed count."""
     return max(0.0, (math.sqrt(count + 0.25) - CALIBRATION.interval_deviations / 2) ** 2 - 0.25)
 
 
-def _cells(first: WeightedSample, second: WeightedSample) -> Floats:
-    """Bounds of cells; what lies in one is not told apart."""
+def _find_cell_edges(first: WeightedSample, second: WeightedSample) -> Floats:
+    """Return the edges of cells of suspicions, from the quantiles of both samples."""
     shares = np.linspace(0, 1, CALIBRATION.num_cells // 2 + 1)
-    both = [np.quantile(one.suspicions, shares) for one in (first, second)]
-    edges = np.unique(np.concatenate(both))
-    end = np.nextafter(edges[-1], np.inf) if len(edges) == 1 else edges[-1]
-    found: Floats = np.append(edges, end) if len(edges) == 1 else edges
-    return found
+    quantiles = [np.quantile(side.suspicions, shares) for side in (first, second)]
+    edges: Floats = np.unique(np.concatenate(quantiles))
+    return np.append(edges, np.nextafter(edges[-1], np.inf)) if len(edges) == 1 else edges
 
 
-def _weights_in(edges: Floats, given: WeightedSample) -> Floats:
-    found: Floats = np.histogram(given.suspicions, edges, weights=given.weights)[0]
-    return found
+def _sum_weights(edges: Floats, observations: WeightedSample) -> Floats:
+    """Return the total weight of the suspicions in each cell."""
+    sums: Floats = np.histogram(observations.suspicions, edges, weights=observations.weights)[0]
+    return sums

@@ -1,24 +1,24 @@
-"""Who confuses two classes: the annotator or the detector.
+"""Estimate how often the annotator and the detector confuse two classes.
 
-For an ordered pair, annotated y and seen as c, two things explain a contradiction. The annotator
-gives objects of class c the label y at some rate T(c, y), however clearly the detector sees c. Or
-the object is of class y and the detector is wrong, which gets rarer the more confident it is: with
-o the evidence for c and s that for y, at the rate
+If an object is annotated as y and detected as c, one of the two is wrong:
 
-    K(y, c) (1 - o)^a (s + e)^b ..
+- The annotator gives objects of class c the label y at the rate T(y, c), independent of the
+  detector's confidence.
+- The detector takes an object of class y for c. This is rarer the more confident it is: with the
+  evidence o for c and s for y, the rate is K(y, c) (1 - o)^a (s + e)^b ..., where K is a factor of
+  the pair. The exponents are common to all pairs, and fitted where the detector is not confident.
 
-where a, b and the rest are common to all pairs and fitted where the detector hesitates, and K is a
-factor of the pair. So confident contradictions are evidence of wrong labels, hesitant ones of a
-detector that confuses the pair, and wrong labels that concentrate in a pair are evidence for that
-pair. All is fitted by expectation maximisation; rates T of pairs have a common distribution over a
-grid that is estimated, too, so uniform noise and noise in a few pairs are both found.
+So confident contradictions are evidence of wrong labels, and hesitant ones are evidence that the
+detector confuses the pair. Expectation maximisation fits all parameters. The rates T of all pairs
+have a common distribution over a grid, which is estimated as well, so that the model fits both
+uniform noise and noise in a few pairs.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from boxmend.auditing.confusion_tables import CONFUSIONS, PairTable, midpoints
+from boxmend.auditing.confusion_tables import CONFUSIONS, PairTable, compute_midpoints
 from boxmend.auditing.evidence import NONE
 from boxmend.data.types import Floats, Mask, Rows
 
@@ -28,20 +28,20 @@ PRIOR_PRECISIONS = np.array([1e-3, 4.0, 4.0, 1.0, 1.0, 1.0, 4.0])
 
 @dataclass(frozen=True, eq=False)
 class ConfusionModel:
-    """The fitted rates."""
+    """Fitted rates at which annotator and detector confuse classes."""
 
-    rates: Floats  # [C, C] T by annotated and by true class
-    factors: Floats  # [C, C] K by annotated and by seen class
-    slopes: Floats  # [7]
+    rates: Floats  # [C, C] T, by annotated and true class
+    factors: Floats  # [C, C] K, by annotated and seen class
+    slopes: Floats  # [7] of the features of the detector's log rate
     tail: float  # change of the slope in the tail
     agreement: Floats  # [bins of o] probability that an object seen as c is of class c
-    likeness: Floats  # [C, C], centred
+    likeness: Floats  # [C, C] of classes, centred
     excess: Floats  # [C] objects of each class for each annotation of it
     rate: float  # of wrong labels
 
 
 def describe_evidence(other: Floats, own: Floats) -> Floats:
-    """Return [.., 4] a constant, log(1 - o), log s, and -1 where nothing is seen of the label."""
+    """Return features [..., 4]: 1, log(1 - o), log s, and -1 where there is no evidence for y."""
     other, own = np.clip(other, 0, 1), np.clip(own, 0, 1)
     unseen = np.log(1 - other + CONFUSIONS.other_offset)
     return np.stack(
@@ -55,10 +55,10 @@ def describe_evidence(other: Floats, own: Floats) -> Floats:
     )
 
 
-def _features(other: Floats, own: Floats, likeness: Floats) -> Floats:
-    """Return [.., 7] features that also have the likeness: of y unseen, seen, and by log(1 - o).
+def _describe_pairs(other: Floats, own: Floats, likeness: Floats) -> Floats:
+    """Return features [..., 7]: those of the evidence, and three products with the likeness.
 
-    Pairs that look alike are also confused by a detector that is confident.
+    A confident detector, too, confuses pairs that look alike.
     """
     plain = describe_evidence(other, own)
     unseen = plain[..., 3] * likeness
@@ -69,14 +69,14 @@ def _features(other: Floats, own: Floats, likeness: Floats) -> Floats:
 def log_hazard(
     model: ConfusionModel, other: Floats, own: Floats, pairs: tuple[Rows, Rows]
 ) -> Floats:
-    """Return the log rate at which the detector sees c (o) and not y (s) in objects of y.
+    """Return the log rate at which the detector takes objects of class y for class c.
 
-    `pairs` are y and c.
+    `other` is the evidence for c, `own` that for y; `pairs` are y and c.
     """
-    features = _features(other, own, model.likeness[pairs])
+    features = _describe_pairs(other, own, model.likeness[pairs])
     depth = np.maximum(-features[..., 1] - CONFUSIONS.tail_from, 0.0)
-    found: Floats = np.log(model.factors[pairs]) + features @ model.slopes - model.tail * depth
-    return found
+    log_rates: Floats = np.log(model.factors[pairs]) + features @ model.slopes - model.tail * depth
+    return log_rates
 
 
 def log_odds_of_wrong(
@@ -84,54 +84,57 @@ def log_odds_of_wrong(
 ) -> Floats:
     """Return the log odds [n] that objects with these labels are of the classes `others`.
 
-    `evidence` is that for the other classes and for the labels; `others` may be NONE.
+    `evidence` is for the other classes and for the labels; `others` may be NONE.
     """
     other, own = evidence
     seen = np.maximum(others, 0)
-    middle = midpoints(CONFUSIONS.other_edges)
+    middle = compute_midpoints(CONFUSIONS.other_edges)
     rates = np.maximum(model.rates, CONFUSIONS.min_rate)
-    # Half the logarithm of the pair's own rate: estimates of single pairs are uncertain.
+    # Rates of single pairs are uncertain, so their mean with the rate of all pairs is used.
     mean = float(np.exp(np.log(rates[~np.eye(len(rates), dtype=np.bool_)]).mean()))
     mean = max(float(model.rates.sum()) / max(rates.size - len(rates), 1), mean)
     log_rates = (np.log(rates[labels, seen]) + np.log(mean)) / 2
 
     def log_agreement(values: Floats) -> Floats:
-        found: Floats = np.log(np.maximum(np.interp(values, middle, model.agreement), 0.05))
-        return found
+        logs: Floats = np.log(np.maximum(np.interp(values, middle, model.agreement), 0.05))
+        return logs
 
     contradicted = log_agreement(other) - log_hazard(model, other, own, (labels, seen))
     agreed = log_hazard(model, own, other, (seen, labels)) - log_agreement(own)
-    found = log_rates + np.where(other > own, contradicted, agreed)
+    with_other = log_rates + np.where(other > own, contradicted, agreed)
     alone = describe_evidence(own, np.zeros(len(own))) @ model.slopes[:4] - log_agreement(own)
     of_class = np.log(np.maximum(model.rates.sum(axis=1)[labels], CONFUSIONS.min_rate))
-    lone: Floats = of_class + np.where(own > 0, alone, 0.0)
-    return np.where(others == NONE, lone, found)
+    without_other: Floats = of_class + np.where(own > 0, alone, 0.0)
+    return np.where(others == NONE, without_other, with_other)
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """What does not change from round to round of a fit."""
+    """The parts of a fit that are the same in every round."""
 
     features: Floats  # [groups * cells, 7]
     depths: Floats  # [groups * cells] beyond the start of the tail
     is_hesitant: Mask  # [groups * cells]
     other_bins: Rows  # [cells]
-    pairs: Rows  # [k] of the cells with contradictions
-    cells: Rows  # [k]
-    counts: Floats  # [k]
+    pairs: Rows  # [k] pairs of the cells with contradictions
+    cells: Rows  # [k] these cells
+    counts: Floats  # [k] their contradictions
 
     @property
     def num_cells(self) -> int:
         return len(self.other_bins)
 
 
-def _prepare(table: PairTable) -> _Cells:
-    other, own = midpoints(CONFUSIONS.other_edges), midpoints(CONFUSIONS.own_edges)
+def _prepare_cells(table: PairTable) -> _Cells:
+    other, own = compute_midpoints(CONFUSIONS.other_edges), compute_midpoints(CONFUSIONS.own_edges)
     own[0] = 0.0
     num_groups = len(table.group_likeness)
     grid = np.repeat(other, len(own)), np.tile(own, len(other))
     features = np.concatenate(
-        [_features(*grid, np.full(len(grid[0]), one)) for one in table.group_likeness]
+        [
+            _describe_pairs(*grid, np.full(len(grid[0]), likeness))
+            for likeness in table.group_likeness
+        ]
     )
     pairs, cells = np.nonzero(table.counts)
     return _Cells(
@@ -146,8 +149,8 @@ def _prepare(table: PairTable) -> _Cells:
 
 
 def fit_confusions(table: PairTable, tail: float = 0.0) -> ConfusionModel:
-    """Fit the model; `tail` changes how fast the detector's errors get rarer where it is sure."""
-    fixed = _prepare(table)
+    """Fit the model; `tail` is added to the slope of the detector's error rate in the tail."""
+    fixed = _prepare_cells(table)
     num_pairs, num_groups = len(table.keys), len(table.group_likeness)
     grid = np.geomspace(CONFUSIONS.min_rate, CONFUSIONS.max_rate, CONFUSIONS.num_rates)
     prior = np.full(len(grid), 1 / len(grid))
@@ -178,14 +181,14 @@ def fit_confusions(table: PairTable, tail: float = 0.0) -> ConfusionModel:
             imagined + expected
         )
         rate = float((rates * table.class_counts[true]).sum() / max(table.class_counts.sum(), 1.0))
-    found = _assemble(table, (rates, unseen_rate), (factors, pooled_factors))
-    return replace(found, slopes=slopes, tail=tail)
+    model = _assemble_model(table, (rates, unseen_rate), (factors, pooled_factors))
+    return replace(model, slopes=slopes, tail=tail)
 
 
 def _estimate_rates(
     table: PairTable, fixed: _Cells, seen: Floats, detector: Floats, common: tuple[Floats, Floats]
 ) -> tuple[Floats, float, Floats]:
-    """Return rates [p] of tracked pairs, that of a pooled pair, and their distribution."""
+    """Return the rates [p] of tracked pairs, the rate of a pooled pair, and their distribution."""
     grid, prior = common
     fit = np.zeros((len(table.keys), len(grid)))
     mixed = grid[None, :] * seen[fixed.cells][:, None] + detector[:, None]
@@ -193,23 +196,24 @@ def _estimate_rates(
     fit -= (table.exposures @ seen)[:, None] * grid
     pooled = -(table.pooled @ seen / np.maximum(table.num_pooled, 1.0))[:, None] * grid
     for _ in range(3):
-        tracked, rest = _normalise(fit + np.log(prior)), _normalise(pooled + np.log(prior))
+        tracked = _normalise_rows(fit + np.log(prior))
+        rest = _normalise_rows(pooled + np.log(prior))
         weights = tracked.sum(axis=0) + table.num_pooled @ rest + 0.02
         prior = weights / weights.sum()
     unseen = float(table.num_pooled @ (rest @ grid) / max(float(table.num_pooled.sum()), 1.0))
     return tracked @ grid, unseen, prior
 
 
-def _normalise(logs: Floats) -> Floats:
+def _normalise_rows(logs: Floats) -> Floats:
     chances = np.exp(logs - logs.max(axis=1, keepdims=True))
-    found: Floats = chances / chances.sum(axis=1, keepdims=True)
-    return found
+    normalised: Floats = chances / chances.sum(axis=1, keepdims=True)
+    return normalised
 
 
 def _estimate_slopes(
     fixed: _Cells, counts: Floats, exposures: Floats, start: tuple[Floats, float]
 ) -> Floats:
-    """Fit the slopes of the detector's rate to cells where it hesitates, by Newton's method."""
+    """Fit the slopes of the detector's rate to cells of low confidence, by Newton's method."""
     slopes, tail = start
     keep = fixed.is_hesitant
     features, depths = fixed.features[keep], fixed.depths[keep]
@@ -221,17 +225,20 @@ def _estimate_slopes(
     return slopes
 
 
-def _assemble(
+def _assemble_model(
     table: PairTable, pair_rates: tuple[Floats, float], pair_factors: tuple[Floats, Floats]
 ) -> ConfusionModel:
-    """Return the model without its slopes, with matrices of all pairs."""
+    """Return the model with matrices of all pairs; its slopes are those of the prior.
+
+    Rates and factors are given for each tracked pair, and for pooled pairs.
+    """
     num_labels = table.num_labels
     flat_rates = np.full(num_labels**2, pair_rates[1])
     flat_factors = pair_factors[1][table.all_groups]
     flat_rates[table.keys], flat_factors[table.keys] = pair_rates[0], pair_factors[0]
     rates, factors = flat_rates.reshape(num_labels, -1), flat_factors.reshape(num_labels, -1)
     np.fill_diagonal(rates, 0.0)
-    true_counts = _true_counts(rates, table.class_counts)
+    true_counts = _estimate_true_counts(rates, table.class_counts)
     rate = float((rates @ true_counts).sum() / max(float(true_counts.sum()), 1.0))
     return ConfusionModel(
         rates=rates,
@@ -245,7 +252,7 @@ def _assemble(
     )
 
 
-def _true_counts(rates: Floats, annotated: Floats) -> Floats:
+def _estimate_true_counts(rates: Floats, annotated: Floats) -> Floats:
     """Return how many objects of each class there are, given how many are annotated as each."""
     confusion = rates + np.diag(1 - np.minimum(rates.sum(axis=0), CONFUSIONS.max_rate))
     counts: Floats = np.maximum(np.linalg.solve(confusion, annotated), 0.0)

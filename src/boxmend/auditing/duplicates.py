@@ -1,4 +1,7 @@
-"""Objects annotated twice: planted by drawing a box again beside itself. See `calibration`."""
+"""Find objects annotated twice, by comparison with planted duplicates.
+
+A planted duplicate is a box whose edges are drawn again. See `calibration`.
+"""
 
 from dataclasses import dataclass
 
@@ -7,27 +10,27 @@ import numpy as np
 from boxmend.auditing.calibration import (
     NOT_MEASURED,
     Share,
-    error_curve,
-    sample,
-    share_of_errors,
+    estimate_error_share,
+    fit_error_curve,
+    make_sample,
 )
 from boxmend.auditing.evidence import Objects
 from boxmend.auditing.likeness import keep_order
-from boxmend.auditing.pairs import largest_by, overlapping
+from boxmend.auditing.pairs import find_largest, find_overlaps
 from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Rows
 
 
 @dataclass(frozen=True)
 class RepeatConstants:
-    """How objects annotated twice are found."""
+    """Constants of the search for objects annotated twice; lengths are in sides of a box."""
 
-    duplicate_min_iou: float = 0.5  # between two annotations that may be of one object
-    min_redraw_error_sides: float = 0.05  # how far an edge lies off when it is drawn again
-    max_redraw_error_sides: float = 0.1  # beyond it, neighbours look like duplicates
-    close_quantile: float = 0.01  # of the IoU of planted ones, from which a pair is close
-    rarity: float = 1 / 3  # of two real objects that close, to those a little less close
-    min_rate: float = 0.002  # two real objects may be as close
+    duplicate_min_iou: float = 0.5  # of two annotations that may be of one object
+    min_redraw_error_sides: float = 0.05  # of an edge that is drawn again
+    max_redraw_error_sides: float = 0.1  # with a larger one, neighbours look like duplicates
+    close_quantile: float = 0.01  # of the IoU of planted duplicates; pairs above it are close
+    rarity: float = 1 / 3  # ratio of real close pairs to pairs that are slightly less close
+    min_rate: float = 0.002  # of duplicates; some pairs of real objects are as close
 
 
 REPEATS = RepeatConstants()
@@ -35,10 +38,10 @@ REPEATS = RepeatConstants()
 
 @dataclass(frozen=True, eq=False)
 class Repeats:
-    """Annotations that repeat another one."""
+    """Annotations that are duplicates of another one."""
 
-    rows: Rows  # [d] to remove
-    kept: Rows  # [d] to keep
+    rows: Rows  # [d] the duplicate, to remove
+    kept: Rows  # [d] the other annotation of the object, to keep
     p_duplicate: Floats  # [d]
     rate: Share  # of all annotations
 
@@ -46,11 +49,12 @@ class Repeats:
 def find_repeats(
     objects: Objects, support: Floats, noise: float, random: np.random.Generator
 ) -> Repeats:
-    """Find objects annotated twice with one label; the one with less support is to be removed.
+    """Find objects annotated twice with the same label.
 
-    `noise` says how far off, in shares of the side, an edge is drawn.
+    Of two annotations, the one with less `support` [n] is the duplicate. `noise` is the box noise
+    in sides of a box.
     """
-    pairs = overlapping(
+    pairs = find_overlaps(
         objects.image_rows,
         objects.boxes,
         objects.image_rows,
@@ -64,24 +68,25 @@ def find_repeats(
     sides = np.tile(objects.boxes[:, 2:] - objects.boxes[:, :2], 2)
     again = objects.boxes + (2 * random.random(objects.boxes.shape) - 1) * reach * sides
     planted_iou = compute_iou(objects.boxes, again)
-    observed, planted = sample(iou), sample(planted_iou)
-    share = share_of_errors(observed, planted)
-    p_duplicate = error_curve(observed, planted, share.cautious).at(iou)
-    p_duplicate = keep_order(np.maximum(p_duplicate, _p_of_close(iou, planted_iou)), iou)
-    is_first_better = support[first] >= support[second]  # of equals the first stays
+    observed, planted = make_sample(iou), make_sample(planted_iou)
+    share = estimate_error_share(observed, planted)
+    p_duplicate = fit_error_curve(observed, planted, share.cautious).at(iou)
+    p_duplicate = keep_order(np.maximum(p_duplicate, _judge_close_pairs(iou, planted_iou)), iou)
+    is_first_better = support[first] >= support[second]  # with equal support the first is kept
     rows = np.where(is_first_better, second, first)
     kept = np.where(is_first_better, first, second)
-    _, places = largest_by(rows, p_duplicate, len(objects))  # of several, the likeliest
+    # A duplicate of several annotations is listed once, with its most probable pair.
+    _, places = find_largest(rows, p_duplicate, len(objects))
     chosen = np.sort(places[places >= 0])
-    rate = share.times(len(iou) / len(objects)) if len(objects) else NOT_MEASURED
+    rate = share.scale(len(iou) / len(objects)) if len(objects) else NOT_MEASURED
     return Repeats(rows[chosen], kept[chosen], p_duplicate[chosen], rate)
 
 
-def _p_of_close(iou: Floats, planted: Floats) -> Floats:
+def _judge_close_pairs(iou: Floats, planted: Floats) -> Floats:
     """Return the probability [p] that pairs as close as planted ones are duplicates, else 0.
 
-    Two real objects are the rarer, the closer they are. So few of the close pairs are two objects:
-    `rarity` times the pairs in an interval of the same width just below.
+    Pairs of real objects are rarer the closer they are. Their number among the close pairs is
+    estimated as `rarity` times the number of pairs in an interval of the same width just below.
     """
     if not len(iou) or not len(planted):
         return np.zeros(len(iou))

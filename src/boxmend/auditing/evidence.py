@@ -1,7 +1,7 @@
-"""What a detector saw of each annotation: for which classes, how well, and where.
+"""The evidence of a detector for each annotation: its class, its presence and its place.
 
-`Evidence` is the same whoever it comes from: detections of any detector (`gather_evidence`), or
-the visits of a training run (`boxmend.auditing.run_evidence`). Everything after it is one path.
+`Evidence` comes either from the detections of any detector (`gather_evidence`) or from the ledger
+of a training run (`boxmend.auditing.run_evidence`). All later steps are the same for both.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping
+from boxmend.auditing.pairs import Pairs, compute_fitness, find_largest, find_overlaps
 from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows
@@ -19,12 +19,12 @@ NONE = -1
 
 @dataclass(frozen=True)
 class EvidenceConstants:
-    """How detections count as evidence."""
+    """Constants of how detections count as evidence."""
 
-    min_class_evidence: float = 0.01  # for a class that no detection shows
+    min_class_evidence: float = 0.01  # for a class without a detection
     sharing_power: int = 3  # of the share of a detection that fits another annotation better
-    place_min_iou: float = 0.3  # with the annotation, for a detection to say where its box lies
-    average_min_iou: float = 0.6  # with the leading detection, for boxes to be averaged
+    place_min_iou: float = 0.3  # of a detection that counts for the place of an object
+    average_min_iou: float = 0.6  # with the leading detection, of boxes that are averaged
 
 
 EVIDENCE = EvidenceConstants()
@@ -32,7 +32,7 @@ EVIDENCE = EvidenceConstants()
 
 @dataclass(frozen=True, eq=False)
 class Objects:
-    """Annotations, or things in their place: where they are and what they are called."""
+    """Images, labels and boxes of annotations, or of planted errors."""
 
     image_rows: Rows  # [n]
     labels: Rows  # [n] from 0 to num_labels - 1
@@ -43,7 +43,7 @@ class Objects:
         return len(self.labels)
 
 
-def objects_at(dataset: Dataset, rows: Rows) -> Objects:
+def select_objects(dataset: Dataset, rows: Rows) -> Objects:
     """Return the annotations at these rows of a dataset."""
     columns = dataset.image_rows[rows], dataset.labels[rows], dataset.boxes[rows]
     return Objects(*columns, num_labels=len(dataset.label_names))
@@ -51,7 +51,7 @@ def objects_at(dataset: Dataset, rows: Rows) -> Objects:
 
 @dataclass(frozen=True, eq=False)
 class Detected:
-    """Detections in columns."""
+    """Detections as columns."""
 
     image_rows: Rows  # [m]
     labels: Rows  # [m]
@@ -69,29 +69,27 @@ class Evidence:
 
     num_labels: int
     keys: Rows  # [k] row * num_labels + label, ascending, of classes with any evidence
-    values: Floats  # [k] how much
-    rest: Floats  # [n] for every other class
-    support: Floats  # [n] from 0 to 1: that there is an object, whatever its class
-    boxes: Floats  # [n, 4] where it was seen; NaN where it was not
-    confidences: Floats  # [n] of the detection that says so; 0 where there is none
-    pull: float = 0.0  # how far `boxes` follow the annotated ones, where that is known
+    values: Floats  # [k] evidence in addition to `rest`
+    rest: Floats  # [n] evidence for every class
+    support: Floats  # [n] from 0 to 1: evidence for an object of any class
+    boxes: Floats  # [n, 4] where it was detected; NaN if it was not
+    confidences: Floats  # [n] of the leading detection; 0 if there is none
+    pull: float = 0.0  # share by which `boxes` follow the annotated ones; 0 if unknown
 
     def __len__(self) -> int:
         return len(self.rest)
 
-    def of(self, rows: Rows, labels: Rows) -> Floats:
-        """Return the evidence for these labels of these rows."""
+    def for_labels(self, rows: Rows, labels: Rows) -> Floats:
+        """Return the evidence of these rows for these labels."""
         wanted = rows * self.num_labels + labels
         places = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         if not len(self.keys):
             return self.rest[rows].copy()
-        found: Floats = np.where(
-            self.keys[places] == wanted, self.values[places], 0.0
-        )  # the rest counts for every class
-        return found + self.rest[rows]
+        values: Floats = np.where(self.keys[places] == wanted, self.values[places], 0.0)
+        return values + self.rest[rows]
 
     def best_other(self, rows: Rows, labels: Rows) -> tuple[Floats, Rows]:
-        """Return the most evidence for a class other than these labels, and the class or NONE."""
+        """Return the evidence for the best class other than the label, and this class or NONE."""
         first, first_values, second, second_values = self._leaders()
         is_first = first[rows] != labels
         best = np.where(is_first, first[rows], second[rows])
@@ -99,43 +97,48 @@ class Evidence:
         return values + self.rest[rows], best
 
     def _leaders(self) -> tuple[Rows, Floats, Rows, Floats]:
-        """Return the two classes with most evidence of every row."""
+        """Return the two classes with most evidence of every row, each with its value."""
         rows, labels = np.divmod(self.keys, self.num_labels)
-        values, places = largest_by(rows, self.values, len(self))
+        values, places = find_largest(rows, self.values, len(self))
         is_left = np.ones(len(self.keys), np.bool_)
         is_left[places[places >= 0]] = False
         left = np.flatnonzero(is_left)
-        second_values, second = largest_by(rows[left], self.values[left], len(self))
-        first_labels = np.where(places >= 0, _at(labels, places), NONE)
-        second_labels = np.where(second >= 0, _at(labels[left], second), NONE)
+        second_values, second = find_largest(rows[left], self.values[left], len(self))
+        first_labels = np.where(places >= 0, _take_or_any(labels, places), NONE)
+        second_labels = np.where(second >= 0, _take_or_any(labels[left], second), NONE)
         return first_labels, values, second_labels, second_values
 
 
-def suspicion(evidence: Evidence, rows: Rows, labels: Rows) -> tuple[Floats, Rows]:
-    """Return the log ratio of the evidence for the best other class, and that class."""
+def measure_suspicion(evidence: Evidence, rows: Rows, labels: Rows) -> tuple[Floats, Rows]:
+    """Return the log ratio of the evidence for the best other class to that for the label.
+
+    Also return the best other class.
+    """
     others, best = evidence.best_other(rows, labels)
-    return np.log(others) - np.log(evidence.of(rows, labels)), best
+    return np.log(others) - np.log(evidence.for_labels(rows, labels)), best
 
 
 def gather_evidence(objects: Objects, rivals: Objects, detected: Detected) -> Evidence:
     """Gather the evidence of detections for objects.
 
-    A detection counts more the more confident it is and the more it overlaps an object, and less
-    if it fits one of the `rivals` better. If `objects` are annotations, they are also the rivals.
-    The evidence for a class uses the fitness of centre matching (Eq. 15), since a badly placed box
-    may have a right label; the evidence for presence and place uses the overlap.
+    A detection counts more with higher confidence and larger overlap, and less if it fits one of
+    the `rivals` better. If `objects` are annotations, they are also the rivals. The evidence for a
+    class uses the fitness of centre matching (Eq. 15), since the label of a badly placed box may be
+    right; the evidence for presence and place uses the IoU.
     """
-    pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    pairs = find_overlaps(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
     if rivals is objects:
-        best, _ = largest_by(pairs.second, pairs.iou, len(detected))
+        best, _ = find_largest(pairs.second, pairs.iou, len(detected))
     else:
         best = find_best_iou(rivals, detected)
     share = (pairs.iou / np.maximum(best[pairs.second], pairs.iou)) ** EVIDENCE.sharing_power
     values = detected.scores[pairs.second] * pairs.iou * share
-    support, _ = largest_by(pairs.first, values, len(objects))
-    matched = fitness(objects.boxes[pairs.first], detected.boxes[pairs.second])
-    keys, strongest = _by_class(objects, detected, pairs, np.clip(matched, 0, 1) * share)
-    boxes, confidences = _places(objects, detected, pairs, values)
+    support, _ = find_largest(pairs.first, values, len(objects))
+    matched = compute_fitness(objects.boxes[pairs.first], detected.boxes[pairs.second])
+    keys, strongest = _find_strongest_by_class(
+        objects, detected, pairs, np.clip(matched, 0, 1) * share
+    )
+    boxes, confidences = _average_seen_boxes(objects, detected, pairs, values)
     return Evidence(
         num_labels=objects.num_labels,
         keys=keys,
@@ -148,16 +151,19 @@ def gather_evidence(objects: Objects, rivals: Objects, detected: Detected) -> Ev
 
 
 def find_best_iou(objects: Objects, detected: Detected) -> Floats:
-    """[m] The IoU of each detection with the object that it fits best."""
-    pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
-    best, _ = largest_by(pairs.second, pairs.iou, len(detected))
+    """Return the IoU [m] of each detection with the object that it overlaps most."""
+    pairs = find_overlaps(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    best, _ = find_largest(pairs.second, pairs.iou, len(detected))
     return best
 
 
-def _by_class(
+def _find_strongest_by_class(
     objects: Objects, detected: Detected, pairs: Pairs, fit: Floats
 ) -> tuple[Rows, Floats]:
-    """The largest evidence for every class of every object that has any."""
+    """Return the largest evidence for each class of each object, without classes that have none.
+
+    Keys are object * num_labels + label, ascending; `fit` [p] is the weight of each pair.
+    """
     if detected.class_scores is None:
         labels, values = detected.labels[pairs.second], detected.scores[pairs.second] * fit
         keys = pairs.first * objects.num_labels + labels
@@ -174,14 +180,17 @@ def _by_class(
     return keys[starts], np.maximum.reduceat(values[order], starts).astype(np.float64)
 
 
-def _places(
+def _average_seen_boxes(
     objects: Objects, detected: Detected, pairs: Pairs, values: Floats
 ) -> tuple[Floats, Floats]:
-    """Where each object was seen: the mean of the boxes around the leading detection."""
+    """Return where each object was detected, and the confidence of its leading detection.
+
+    The place is the weighted mean of the boxes that overlap the leading detection.
+    """
     near = np.flatnonzero(pairs.iou > EVIDENCE.place_min_iou)
     first, second, weights = pairs.first[near], pairs.second[near], values[near]
-    _, places = largest_by(first, weights, len(objects))
-    leader = np.where(places >= 0, _at(second, places), NONE)
+    _, places = find_largest(first, weights, len(objects))
+    leader = np.where(places >= 0, _take_or_any(second, places), NONE)
     shared = compute_iou(detected.boxes[second], detected.boxes[leader[first]])
     weights = weights * (shared > EVIDENCE.average_min_iou)
     total = np.bincount(first, weights, len(objects))
@@ -190,12 +199,12 @@ def _places(
     for side in range(4):
         sums = np.bincount(first, weights * detected.boxes[second, side], len(objects))
         boxes[is_seen, side] = sums[is_seen] / total[is_seen]
-    confidences = np.where(is_seen, _at(detected.scores, leader), 0.0)
+    confidences = np.where(is_seen, _take_or_any(detected.scores, leader), 0.0)
     return boxes, confidences
 
 
-def _at(values: NDArray[np.generic], places: Rows) -> NDArray[np.generic]:
-    """Values at places; anything where the place is NONE."""
+def _take_or_any(values: NDArray[np.generic], places: Rows) -> NDArray[np.generic]:
+    """Return values at places; arbitrary values where the place is NONE."""
     if not len(values):
         return np.zeros(len(places), values.dtype)
     return values[np.maximum(places, 0)]

@@ -1,7 +1,7 @@
-"""An audit on disk: from addresses and files to a run's folder with its table of fixes.
+"""Audit from addresses and files, and write the result to the folder of a run.
 
     RUN/fixes.parquet   the fixes
-    RUN/audit.json      rates, counts, the planted errors that were found, and notes
+    RUN/audit.json      rates, counts, results of the probe, and notes
 
 An audit of predictions makes its own folder; an audit of a training run adds both files to the
 folder of that run.
@@ -19,15 +19,14 @@ import numpy as np
 from boxmend import __version__
 from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, audit, join_parts
 from boxmend.auditing.calibration import Share
-from boxmend.auditing.evidence import objects_at
+from boxmend.auditing.evidence import select_objects
 from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
-from boxmend.auditing.judging import AuditInputs, judge
-from boxmend.auditing.ordering import image_sizes
+from boxmend.auditing.judging import AuditInputs, judge_annotations
 from boxmend.auditing.predictions import read_predictions
 from boxmend.auditing.probing import PROBE
 from boxmend.auditing.provenance import provenance_warnings
 from boxmend.auditing.run_evidence import find_judged_rows, gather_run_evidence, judge_by_losses
-from boxmend.auditing.tables import fixes_of
+from boxmend.auditing.tables import make_fixes
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, stage_folder
 from boxmend.data.fingerprint import describe_data, ensure_unchanged
@@ -40,7 +39,7 @@ AUDIT_FILE = "audit.json"
 
 @dataclass(frozen=True, eq=False)
 class AuditFolder:
-    """An audit and where it was written."""
+    """An audit and the folder that it was written to."""
 
     run: Run
     dataset: Dataset
@@ -50,18 +49,18 @@ class AuditFolder:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, as in audit.json."""
-        found = self.audit
+        audit = self.audit
         return {
             "evidence": self.source,
             "annotations": len(self.dataset),
-            "judged": found.num_judged,
-            "not_looked_at": found.num_not_looked_at,
-            "rates": {name: _round_share(share) for name, share in found.rates.items()},
-            "box_noise": _round_share(found.box_noise),
-            "fixes": {kind.words: _counts(found.fixes, kind) for kind in Kind},
+            "judged": audit.num_judged,
+            "not_looked_at": audit.num_not_looked_at,
+            "rates": {name: _round_share(share) for name, share in audit.rates.items()},
+            "box_noise": _round_share(audit.box_noise),
+            "fixes": {kind.words: _count_fixes(audit.fixes, kind) for kind in Kind},
             "probe": None
-            if found.probe is None
-            else {kind.words: one.to_json() for kind, one in found.probe.items()},
+            if audit.probe is None
+            else {kind.words: counts.to_json() for kind, counts in audit.probe.items()},
             "notes": list(self.notes),
         }
 
@@ -75,16 +74,18 @@ def audit_predictions(
     *,
     images: str | Path | None = None,
 ) -> AuditFolder:
-    """Audit a dataset by files of predictions, and write RUN, a folder that is new or empty.
+    """Audit a dataset by prediction files, and write the result to `out`, a new or empty folder.
 
-    `images` is the folder that the dataset was loaded with, if any, for whoever loads it again.
+    `images` is the folder of images that the dataset was loaded with, if any. It is recorded, so
+    that later commands can load the dataset again.
     """
     settings = settings or AuditSettings()
     ensure_new(out)
     ensure_vacant(Path(out))
-    found = read_predictions(predictions, dataset)
-    result = audit(dataset, found, settings)
-    notes = (*found.notes, *provenance_warnings(dataset, found, unseen=settings.unseen))
+    detections = read_predictions(predictions, dataset)
+    result = audit(dataset, detections, settings)
+    warnings = provenance_warnings(dataset, detections, unseen=settings.unseen)
+    notes = (*detections.notes, *warnings)
     facts = {
         "kind": "audit",
         "versions": {
@@ -93,13 +94,13 @@ def audit_predictions(
             **{package: version(package) for package in ("numpy", "scipy")},
         },
         "data": describe_data(dataset),
-        "addresses": [str(Path(one).absolute()) for one in addresses],
+        "addresses": [str(Path(address).absolute()) for address in addresses],
         "images_folder": None if images is None else str(Path(images).absolute()),
-        "predictions": [str(Path(one).absolute()) for one in predictions],
+        "predictions": [str(Path(path).absolute()) for path in predictions],
     }
     with stage_folder(Path(out)) as folder:
         ensure_unchanged(dataset)
-        found.ensure_unchanged()
+        detections.ensure_unchanged()
         run = create(folder, asdict(settings), facts)
         audited = AuditFolder(run, dataset, result, "predictions", notes)
         _write(audited)
@@ -108,39 +109,43 @@ def audit_predictions(
 
 
 def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> AuditFolder:
-    """Audit the dataset of a finished training run by its ledger; write into the run's folder.
+    """Audit the dataset of a finished training run by its ledger, and write to the run's folder.
 
     A ledger has evidence about labels and boxes of annotations, but not about objects without an
-    annotation. There is no probe, since the detector has learnt from the annotations it judges.
+    annotation. There is no probe, since the detector was trained on the annotations it judges.
     """
     source = open_finished_run(run)
     if source.facts().get("kind") == "audit":
         raise DataError(
-            f"{source.path}: is an audit itself, not a training run; audit its dataset again by "
-            "--predictions into a new folder"
+            f"{source.path}: is an audit, not a training run; to audit its dataset again, give "
+            "--predictions and a new folder"
         )
     opened = open_run_with_history(run, data)
     dataset, rows = opened.dataset, find_judged_rows(opened)
     if not len(rows):
         raise DataError(
-            f"{opened.run.path}: the run judged no label, so there is nothing to conclude; train "
-            "with --method mend, or give --predictions of a detector"
+            f"{opened.run.path}: the run judged no label, so there is no evidence for an audit; "
+            "train with --method mend, or give --predictions of a detector"
         )
     evidence = gather_run_evidence(opened, rows)
     none = np.zeros(0, np.int64)
     scene = AuditInputs(
-        objects_at(dataset, rows), objects_at(dataset, none), image_sizes(dataset), detected=None
+        select_objects(dataset, rows),
+        select_objects(dataset, none),
+        dataset.images.sizes,
+        detected=None,
     )
     labels = judge_by_losses(opened, rows, evidence)
-    opinion = judge(scene, evidence, np.random.default_rng(SEED), labels)
-    fixes = fixes_of(dataset, rows, opinion, evidence)
+    opinion = judge_annotations(scene, evidence, np.random.default_rng(SEED), labels)
+    fixes = make_fixes(dataset, rows, opinion, evidence)
     part = DatasetPart(rows, opinion, fixes, fixes[0].take(none), 0)
     result = join_parts(dataset, [part])
     notes = (
-        "a training run shows wrong labels, bad boxes and duplicates; missing and spurious "
-        "annotations need --predictions",
+        "the ledger of a training run shows wrong labels, bad boxes and duplicates; to find "
+        "missing and spurious annotations, give --predictions",
     )
-    known = {name: one for name, one in result.rates.items() if name not in ("missing", "spurious")}
+    unknown = ("missing", "spurious")
+    known = {name: rate for name, rate in result.rates.items() if name not in unknown}
     audited = AuditFolder(opened.run, dataset, replace(result, rates=known), "training run", notes)
     with sole_writer(opened.run.path):
         ensure_unchanged(dataset)
@@ -150,12 +155,12 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
 
 def _write(audited: AuditFolder) -> None:
     path = audited.run.path
-    data = audited.run.facts()["data"]  # whose hash was held against the dataset, or made of it
+    data = audited.run.facts()["data"]  # its hash is that of the dataset
     write_fixes(path / FIXES_FILE, audited.dataset, audited.audit.fixes, data["sha256"])
     audited.run.write_json(AUDIT_FILE, audited.to_json())
 
 
-def _counts(fixes: Fixes, kind: Kind) -> dict[str, int]:
+def _count_fixes(fixes: Fixes, kind: Kind) -> dict[str, int]:
     is_kind = fixes.kinds == kind
     return {
         "listed": int(is_kind.sum()),

@@ -1,4 +1,4 @@
-"""One opinion of every annotation, from the evidence alone: what may be wrong with it."""
+"""Judge every annotation by the evidence: the probability of each kind of error, and its fix."""
 
 from dataclasses import dataclass
 
@@ -18,29 +18,29 @@ from boxmend.data.types import Floats, Rows
 
 @dataclass(frozen=True)
 class PullConstants:
-    """How it is measured how far detections follow annotated boxes."""
+    """Constants of the measurement of how far detections follow annotated boxes."""
 
-    max_annotations: int = 20_000  # whose boxes are shifted to see what follows
+    max_annotations: int = 20_000  # whose boxes are shifted
     max_shift_sides: float = 0.2
 
 
 PULL = PullConstants()
-UNSEEN_PER_BAD_BOX = 0.025  # objects that a detection no longer seems to show
+UNSEEN_PER_BAD_BOX = 0.025  # objects per bad box that seem to have no detection
 
 
 @dataclass(frozen=True, eq=False)
 class AuditInputs:
-    """What is looked at: annotations, others that explain detections, and images."""
+    """The inputs of a judgement: annotations, ignored objects, sizes of images and detections."""
 
     objects: Objects
-    ignored: Objects  # crowds and the like: never judged
+    ignored: Objects  # crowds and difficult objects: not judged, but they explain detections
     sizes: Floats  # [images, 2] width and height; 0 where unknown
     detected: Detected | None  # None where a training run gave the evidence
 
 
 @dataclass(frozen=True, eq=False)
 class AuditOpinion:
-    """What to think of annotations, row by row."""
+    """The judgement of annotations, row by row."""
 
     labels: LabelOpinion
     boxes: BoxOpinion
@@ -48,47 +48,48 @@ class AuditOpinion:
     presence: Presence
     repeats: Repeats
     missing: UnexplainedDetections
-    p_there: Floats  # [n] that it is neither spurious nor a duplicate
+    p_there: Floats  # [n] probability that an annotation is neither spurious nor a duplicate
     gross: GrossBoxes | None = None  # None where a training run gave the evidence
 
-    def rates(self) -> dict[str, Share]:
-        """The estimated rates of all kinds of noise, with their bounds."""
-        bad = self.bad_boxes()
-        blurred = UNSEEN_PER_BAD_BOX * bad.value  # bad boxes hide what is right
+    def estimate_rates(self) -> dict[str, Share]:
+        """Return the estimated rates of all kinds of errors, with their bounds."""
+        bad = self.estimate_bad_boxes()
+        hidden = UNSEEN_PER_BAD_BOX * bad.value  # share of objects whose box is too bad to judge
         return {
-            "wrong_labels": self.labels.rate.less_certain(blurred),
+            "wrong_labels": self.labels.rate.widen_bounds(hidden),
             "bad_boxes": bad,
-            "missing": self.missing.rate.less_certain(MISSING.min_rate + blurred),
-            "spurious": self.presence.rate.less_certain(PRESENCE.min_rate + 2 * blurred),
-            "duplicates": self.repeats.rate.less_certain(REPEATS.min_rate),
+            "missing": self.missing.rate.widen_bounds(MISSING.min_rate + hidden),
+            "spurious": self.presence.rate.widen_bounds(PRESENCE.min_rate + 2 * hidden),
+            "duplicates": self.repeats.rate.widen_bounds(REPEATS.min_rate),
         }
 
-    def bad_boxes(self) -> Share:
-        """The share of bad boxes; its bounds are those of their count and of the box noise."""
+    def estimate_bad_boxes(self) -> Share:
+        """Return the share of bad boxes, with bounds from their number and from the box noise."""
         p_bad, model = self.boxes.p_bad, self.box_model
         if not len(p_bad):
             return NOT_MEASURED
         mean = float(p_bad.mean())
         spread = 1.96 * float(np.sqrt((p_bad * (1 - p_bad)).sum())) / len(p_bad)
-        low, middle, high = map(box_model.spoilt_share, (model.low, model.noise, model.high))
+        low, middle, high = map(box_model.compute_bad_share, (model.low, model.noise, model.high))
         least = min(mean - spread, mean + low - middle)
         most = max(mean + spread, mean + high - middle)
         if self.gross is not None:
             least -= self.gross.rate.value - self.gross.rate.low
             most += self.gross.rate.high - self.gross.rate.value
-        found = Share(mean, max(least, 0.0), min(most, 1.0))
-        return found.less_certain(GROSS_BOXES.min_rate)
+        share = Share(mean, max(least, 0.0), min(most, 1.0))
+        return share.widen_bounds(GROSS_BOXES.min_rate)
 
 
-def judge(
+def judge_annotations(
     scene: AuditInputs,
     evidence: Evidence,
     random: np.random.Generator,
     labels: LabelOpinion | None = None,
 ) -> AuditOpinion:
-    """Weigh all annotations of a scene; presence needs detections, the rest only evidence.
+    """Judge all annotations of a scene.
 
-    `labels` is an opinion on labels that there is already.
+    Spurious and missing annotations and gross boxes are judged only if the scene has detections.
+    `labels` is a judgement of labels to use instead of a new one.
     """
     objects, detected = scene.objects, scene.detected
     presence = Presence(np.zeros(len(objects)), NOT_MEASURED)
@@ -101,7 +102,7 @@ def judge(
     gross = None
     if detected is not None:
         gross = judge_gross_boxes(objects, detected, scene.sizes, random)
-        boxes = _combine(boxes, gross)
+        boxes = _combine_opinions(boxes, gross)
     repeats = find_repeats(objects, evidence.support, model.noise, random)
     none = np.zeros(0)
     missing = UnexplainedDetections(none.astype(np.int64), none, none, NOT_MEASURED)
@@ -116,29 +117,32 @@ def judge(
 def _judge_boxes(
     scene: AuditInputs, evidence: Evidence, random: np.random.Generator
 ) -> tuple[BoxModel, BoxOpinion]:
-    """Weigh the boxes that were seen; others are as probably bad as those, and stay as they are."""
+    """Judge annotated boxes by detected ones.
+
+    A box without a detection has the mean probability of being bad, and no fix.
+    """
     objects = scene.objects
     seen = np.flatnonzero(~np.isnan(evidence.boxes).any(axis=1))
     annotated, detected = objects.boxes[seen], evidence.boxes[seen]
     confidences = evidence.confidences[seen]
     sizes = scene.sizes[objects.image_rows[seen]]
-    pull = evidence.pull if scene.detected is None else _pull(scene, evidence, seen, random)
+    pull = evidence.pull if scene.detected is None else _measure_pull(scene, evidence, seen, random)
     model, detected = box_model.fit_box_model(annotated, detected, sizes, confidences, pull)
     model = box_model.temper_model(model, annotated, detected, confidences, sizes)
-    found = box_model.judge_boxes(model, annotated, detected, confidences, sizes)
+    judged = box_model.judge_boxes(model, annotated, detected, confidences, sizes)
     opinion = BoxOpinion(
-        p_bad=np.full(len(objects), found.p_bad.mean() if len(seen) else 0.0),
+        p_bad=np.full(len(objects), judged.p_bad.mean() if len(seen) else 0.0),
         boxes=objects.boxes.copy(),
         p_fix=np.zeros(len(objects)),
         iou_gain=np.zeros(len(objects)),
     )
     for name in ("p_bad", "boxes", "p_fix", "iou_gain"):
-        getattr(opinion, name)[seen] = getattr(found, name)
+        getattr(opinion, name)[seen] = getattr(judged, name)
     return model, opinion
 
 
-def _combine(usual: BoxOpinion, gross: GrossBoxes) -> BoxOpinion:
-    """Return a judgement in which a box may be bad by the usual noise or be grossly off."""
+def _combine_opinions(usual: BoxOpinion, gross: GrossBoxes) -> BoxOpinion:
+    """Return the judgement of boxes that may be bad by the usual noise or be grossly off."""
     is_gross = gross.p_fix > usual.p_fix
     return BoxOpinion(
         p_bad=1 - (1 - usual.p_bad) * (1 - gross.p_gross),
@@ -148,8 +152,10 @@ def _combine(usual: BoxOpinion, gross: GrossBoxes) -> BoxOpinion:
     )
 
 
-def _pull(scene: AuditInputs, evidence: Evidence, seen: Rows, random: np.random.Generator) -> float:
-    """Shift some annotated boxes and see how far what is detected follows."""
+def _measure_pull(
+    scene: AuditInputs, evidence: Evidence, seen: Rows, random: np.random.Generator
+) -> float:
+    """Return the share by which detections follow annotated boxes that are shifted."""
     objects, detected = scene.objects, scene.detected
     if detected is None or not len(seen):
         return 0.0
@@ -164,5 +170,5 @@ def _pull(scene: AuditInputs, evidence: Evidence, seen: Rows, random: np.random.
     )
     again = gather_evidence(shifted, objects, detected).boxes
     is_there = ~np.isnan(again).any(axis=1)
-    answers = ((again - evidence.boxes[rows]) / sides)[is_there]
-    return box_model.pull_of(shifts[is_there], answers)
+    responses = ((again - evidence.boxes[rows]) / sides)[is_there]
+    return box_model.estimate_pull(shifts[is_there], responses)

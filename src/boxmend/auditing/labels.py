@@ -1,7 +1,7 @@
-"""How probable it is that a label is wrong, and which one is right.
+"""Judge labels: the probability that each is wrong, and which label is right.
 
 `confusions` estimates how often annotators give objects of each class each other label. Wrong
-labels are then planted at these rates: the evidence of planted errors, compared with that of the
+labels are then planted at these rates. The evidence of planted errors, compared with that of the
 annotations, gives the probability that a label is wrong. See `calibration`.
 """
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.calibration import Share, error_curve, mean_curve, sample
-from boxmend.auditing.confusion_tables import CONFUSIONS, tabulate
+from boxmend.auditing.calibration import Share, fit_error_curve, fit_mean_curve, make_sample
+from boxmend.auditing.confusion_tables import CONFUSIONS, tabulate_contradictions
 from boxmend.auditing.confusions import ConfusionModel, fit_confusions, log_odds_of_wrong
 from boxmend.auditing.evidence import NONE, Evidence, Objects
 from boxmend.auditing.likeness import keep_order
@@ -19,16 +19,16 @@ from boxmend.data.types import Floats, Rows
 
 @dataclass(frozen=True)
 class LabelConstants:
-    """How labels are judged by planted wrong ones."""
+    """Constants of the judgement of labels by planted errors."""
 
-    num_rounds: int = 2  # the second one plants no errors into labels that are wrong already
-    max_copies: int = 8  # of every annotation
+    num_rounds: int = 2  # the second plants few errors into labels that the first found wrong
+    max_copies: int = 8  # of each annotation, for planted errors
     max_planted: int = 200_000  # labels; more add time, not precision
-    model_error: float = 0.15  # relative, of an estimated rate
-    min_trust: float = 0.8  # in a wrong label between classes that look alike; else 1
-    alike_likeness: float = 1.5  # from which on classes look alike, see `confusions`
-    background_rate: float = 0.002  # of labels that a sure detector contradicts without reason
-    min_rate: float = 0.005  # below it nobody can tell whether detector or annotator is wrong
+    model_error: float = 0.15  # relative error of an estimated rate
+    min_trust: float = 0.8  # in planted labels of classes that look alike; 1 for others
+    alike_likeness: float = 1.5  # of classes that look alike; see `confusions`
+    background_rate: float = 0.002  # of right labels that a confident detector contradicts
+    min_rate: float = 0.005  # below it, errors of the detector look like wrong labels
 
 
 LABELS = LabelConstants()
@@ -36,60 +36,63 @@ LABELS = LabelConstants()
 
 @dataclass(frozen=True, eq=False)
 class LabelOpinion:
-    """The judgement of labels, row by row; for annotations that are real."""
+    """The judgement of labels, row by row, given that the annotation is of an object."""
 
-    p_wrong: Floats  # [n]
-    labels: Rows  # [n] the best other one, or NONE
-    p_fix: Floats  # [n] that it is right
+    p_wrong: Floats  # [n] probability that the label is wrong
+    labels: Rows  # [n] the best other label, or NONE
+    p_fix: Floats  # [n] probability that the best other label is right
     rate: Share  # of wrong labels
 
 
 def judge_labels(
     objects: Objects, evidence: Evidence, p_real: Floats, random: np.random.Generator
 ) -> LabelOpinion:
-    """Judge labels; `p_real` [n] says how probable it is that there is an object at all."""
+    """Judge labels; `p_real` [n] is the probability that an annotation is of an object."""
     n, num_labels = len(objects), objects.num_labels
     if num_labels < 2 or not n:
         return LabelOpinion(np.zeros(n), np.full(n, NONE), np.zeros(n), Share(0.0, 0.0, 0.0))
-    table = tabulate(objects, evidence, p_real)
+    table = tabulate_contradictions(objects, evidence, p_real)
     model = fit_confusions(table)
     tails = (-CONFUSIONS.tail_slope, CONFUSIONS.tail_slope)
-    rate = _interval(model.rate, [fit_confusions(table, tail).rate for tail in tails], n)
+    rate = _estimate_rate(model.rate, [fit_confusions(table, tail).rate for tail in tails], n)
     rows = np.arange(n)
-    seen, best = _judge(model, evidence, rows, objects.labels)
+    seen, best = _judge_by_model(model, evidence, rows, objects.labels)
     copies = np.tile(rows, int(np.clip(LABELS.max_planted // n, 1, LABELS.max_copies)))
-    labels, chances = _plant(model, objects.labels[copies], random)
-    chances *= _trust(model, labels, objects.labels[copies], chances)
-    suspicions, fixes = _judge(model, evidence, copies, labels)
+    labels, chances = _draw_wrong_labels(model, objects.labels[copies], random)
+    chances *= _measure_trust(model, labels, objects.labels[copies], chances)
+    suspicions, fixes = _judge_by_model(model, evidence, copies, labels)
     share = float((chances * p_real[copies]).sum() / max(p_real[copies].sum(), 1e-9))
-    observed = sample(seen, p_real)
+    observed = make_sample(seen, p_real)
     p_wrong = 1 / (1 + np.exp(-seen))
     for _ in range(LABELS.num_rounds):
-        planted = sample(suspicions, chances * p_real[copies] * (1 - p_wrong[copies]))
-        p_wrong = keep_order(error_curve(observed, planted, share).at(seen), seen)
+        planted = make_sample(suspicions, chances * p_real[copies] * (1 - p_wrong[copies]))
+        p_wrong = keep_order(fit_error_curve(observed, planted, share).at(seen), seen)
     is_right = (fixes == objects.labels[copies]).astype(np.float64)
-    p_right = mean_curve(planted, is_right).at(seen)
+    p_right = fit_mean_curve(planted, is_right).at(seen)
     p_fix = np.where(best == NONE, 0.0, p_wrong * p_right)
     return LabelOpinion(p_wrong, best, p_fix, rate)
 
 
-def _judge(
+def _judge_by_model(
     model: ConfusionModel, evidence: Evidence, rows: Rows, labels: Rows
 ) -> tuple[Floats, Rows]:
-    """Return the log odds that these labels are wrong, and the best other ones."""
+    """Return the log odds that these labels are wrong, and the best other labels."""
     others, best = evidence.best_other(rows, labels)
     rest = evidence.rest[rows]
     values = (
         np.clip(others - rest, 0.0, 1.0),
-        np.clip(evidence.of(rows, labels) - rest, 0.0, 1.0),
+        np.clip(evidence.for_labels(rows, labels) - rest, 0.0, 1.0),
     )
     return log_odds_of_wrong(model, labels, best, values), best
 
 
-def _plant(
+def _draw_wrong_labels(
     model: ConfusionModel, true_labels: Rows, random: np.random.Generator
 ) -> tuple[Rows, Floats]:
-    """Draw wrong labels at the estimated rates; return them and how probable any of them is."""
+    """Draw wrong labels at the estimated rates.
+
+    Return them, and the probability that a true label is replaced by any wrong label.
+    """
     floor = LABELS.background_rate / (len(model.rates) - 1)
     rates = np.maximum(model.rates - floor, CONFUSIONS.min_rate)
     np.fill_diagonal(rates, 0.0)
@@ -99,16 +102,18 @@ def _plant(
     labels = np.empty(len(true_labels), np.int64)
     for label in np.unique(true_labels).tolist():
         is_class = true_labels == label
-        found = np.searchsorted(bounds[label], draws[is_class], side="right")
-        labels[is_class] = np.minimum(found, len(bounds) - 1)
+        drawn = np.searchsorted(bounds[label], draws[is_class], side="right")
+        labels[is_class] = np.minimum(drawn, len(bounds) - 1)
     chances = (totals * model.excess)[true_labels]
     return labels, np.where(labels == true_labels, 0.0, chances)
 
 
-def _trust(model: ConfusionModel, labels: Rows, true_labels: Rows, chances: Floats) -> float:
-    """Return how far to trust the rates of planted labels: less where they are look-alikes.
+def _measure_trust(
+    model: ConfusionModel, labels: Rows, true_labels: Rows, chances: Floats
+) -> float:
+    """Return the factor for the rates of planted labels, lower for classes that look alike.
 
-    Pairs that look alike differ more in how a confident detector confuses them than the model says.
+    How often a confident detector confuses such classes varies more than the model assumes.
     """
     likeness = model.likeness[labels, true_labels]
     part = np.clip(likeness / LABELS.alike_likeness, 0.0, 1.0)
@@ -116,8 +121,8 @@ def _trust(model: ConfusionModel, labels: Rows, true_labels: Rows, chances: Floa
     return 1 - (1 - LABELS.min_trust) * mean
 
 
-def _interval(rate: float, bounds: list[float], number: int) -> Share:
-    """Return the rate with the uncertainty of counts, of the detector's errors and of the model."""
+def _estimate_rate(rate: float, bounds: list[float], number: int) -> Share:
+    """Return the rate with bounds: of the counts, of the detector's errors and of the model."""
     spread = 1.96 * float(np.sqrt(max(rate, 1e-9) / number))
     low = min(rate, *bounds) * (1 - LABELS.model_error) - LABELS.min_rate - spread
     high = max(rate, *bounds) * (1 + LABELS.model_error / 2) + spread

@@ -1,7 +1,7 @@
-"""How much an observed annotation looks like planted errors: a logistic regression on features.
+"""Score how much observed objects look like planted errors, by a logistic regression on features.
 
-Its log odds rise with the ratio of two densities: that of the planted errors over that of what is
-observed. `calibration` turns them into probabilities, so only their order has to be right.
+The log odds rise with the ratio of the density of planted errors to that of observed objects.
+`calibration` turns them into probabilities, so only their order matters.
 """
 
 from dataclasses import dataclass, replace
@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
-from boxmend.auditing.calibration import Share, error_curve, sample, share_of_errors
+from boxmend.auditing.calibration import Share, estimate_error_share, fit_error_curve, make_sample
 from boxmend.data.types import Floats, Mask, Rows
 
 
 @dataclass(frozen=True)
 class LikenessConstants:
-    """How the regression is fitted."""
+    """Constants of the fit of the regression."""
 
     ridge: float = 3.0  # penalty on squared coefficients, in observations
     max_newton_steps: int = 25
-    max_halvings: int = 12  # of a step that makes the fit worse
-    max_feature: float = 5.0  # standard deviations at which features are cut off
-    max_samples: int = 100_000  # of either side; more only cost time
-    rank_share: float = 1e-3  # of a probability, to keep the order within a plateau of a curve
+    max_halvings: int = 12  # of a step that increases the loss
+    max_feature: float = 5.0  # standard deviations from the mean, at which features are cut off
+    max_samples: int = 100_000  # observed, and planted; more only add time
+    rank_share: float = 1e-3  # of a probability, that depends on the rank of the score
 
 
 LIKENESS = LikenessConstants()
@@ -30,16 +30,16 @@ LIKENESS = LikenessConstants()
 
 @dataclass(frozen=True, eq=False)
 class Likeness:
-    """A fitted regression with linear and, unless it is linear, quadratic and product terms."""
+    """A fitted regression; unless it is linear, it also has quadratic and product terms."""
 
     means: Floats  # [k] of the features
     deviations: Floats  # [k]
     weights: Floats  # [terms]
     is_linear: bool
 
-    def of(self, features: Floats) -> Floats:
+    def score(self, features: Floats) -> Floats:
         """Return the log odds [n] that observations with these features [n, k] are planted."""
-        log_odds: Floats = _expand(features, self) @ self.weights
+        log_odds: Floats = _expand_terms(features, self) @ self.weights
         return log_odds
 
 
@@ -48,34 +48,36 @@ def fit_likeness(
 ) -> Likeness:
     """Fit a regression that separates planted [m, k] from observed features [n, k].
 
-    Both sides count equally; `weights` [m] are those of the planted ones.
+    Both sides have the same total weight; `weights` [m] are those of the planted errors.
     """
     weights = np.ones(len(planted)) if weights is None else weights
     means, deviations = observed.mean(axis=0), observed.std(axis=0) + 1e-6
     scale = Likeness(means, deviations, np.zeros(0), is_linear)
-    first, second = _thin(len(observed)), _thin(len(planted))
-    design = np.concatenate([_expand(observed[first], scale), _expand(planted[second], scale)])
+    first, second = _select_evenly(len(observed)), _select_evenly(len(planted))
+    design = np.concatenate(
+        [_expand_terms(observed[first], scale), _expand_terms(planted[second], scale)]
+    )
     is_planted = np.arange(len(design)) >= len(first)
     shares = weights[second] * len(first) / max(float(weights[second].sum()), 1e-9)
     counts = np.concatenate([np.ones(len(first)), shares])
     penalties = np.full(design.shape[1], LIKENESS.ridge)
     penalties[0] = 1e-6
-    found = np.zeros(design.shape[1])
-    loss = _loss(design, is_planted, counts, penalties, found)
+    coefficients = np.zeros(design.shape[1])
+    loss = _loss(design, is_planted, counts, penalties, coefficients)
     for _ in range(LIKENESS.max_newton_steps):
-        p = expit(design @ found)
-        gradient = design.T @ (counts * (is_planted - p)) - penalties * found
+        p = expit(design @ coefficients)
+        gradient = design.T @ (counts * (is_planted - p)) - penalties * coefficients
         curvature = (design.T * (counts * p * (1 - p))) @ design + np.diag(penalties)
         step = np.linalg.solve(curvature, gradient)
         for _ in range(LIKENESS.max_halvings):  # a full step may lead away from the minimum
-            tried = _loss(design, is_planted, counts, penalties, found + step)
+            tried = _loss(design, is_planted, counts, penalties, coefficients + step)
             if tried <= loss:
                 break
             step /= 2
         if tried > loss - 1e-6:
             break
-        found, loss = found + step, tried
-    return replace(scale, weights=found)
+        coefficients, loss = coefficients + step, tried
+    return replace(scale, weights=coefficients)
 
 
 def judge_by_scores(
@@ -83,16 +85,16 @@ def judge_by_scores(
 ) -> tuple[Floats, Share]:
     """Return the probability [n] that an observation is an error, and the share of errors.
 
-    Scores rise with suspicion; `share` is an estimate that there is already.
+    Higher scores are more suspicious; `share` is used instead of a new estimate if it is given.
     """
-    seen, known = sample(observed), sample(planted, weights)
-    measured = share_of_errors(seen, known) if share is None else share
-    p = error_curve(seen, known, measured.value if share else measured.cautious).at(observed)
+    seen, known = make_sample(observed), make_sample(planted, weights)
+    measured = estimate_error_share(seen, known) if share is None else share
+    p = fit_error_curve(seen, known, measured.value if share else measured.cautious).at(observed)
     return keep_order(p, observed), measured
 
 
 def keep_order(p: Floats, scores: Floats) -> Floats:
-    """Return probabilities that also rise with the scores within a plateau of a curve."""
+    """Return probabilities [n] that rise with the scores even where the curve is flat."""
     if not len(p):
         return p
     tied = np.searchsorted(np.sort(scores), scores) / len(p)  # equal scores stay equal
@@ -109,7 +111,7 @@ def _loss(
     return float(counts @ losses + penalties @ weights**2 / 2)
 
 
-def _expand(features: Floats, scale: Likeness) -> Floats:
+def _expand_terms(features: Floats, scale: Likeness) -> Floats:
     """Return [n, terms]: a constant, the scaled features and, unless linear, their products."""
     limit = LIKENESS.max_feature
     scaled = np.clip((features - scale.means) / scale.deviations, -limit, limit)
@@ -120,7 +122,7 @@ def _expand(features: Floats, scale: Likeness) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def _thin(number: int) -> Rows:
-    """Return rows, evenly spaced, of at most so many as are fitted."""
+def _select_evenly(number: int) -> Rows:
+    """Return evenly spaced rows, at most `LIKENESS.max_samples`."""
     count = min(number, LIKENESS.max_samples)
     return np.unique(np.linspace(0, max(number - 1, 0), count).astype(np.int64))

@@ -1,41 +1,41 @@
-"""Objects without an annotation: confident detections that no annotation explains.
+"""Find objects without an annotation: confident detections that no annotation explains.
 
-If an annotation is removed, the detections of its object remain. Such detections are compared with
-all unexplained ones, separately for small, medium and large objects, since annotators miss small
-objects more often. See `likeness`.
+Missing annotations are planted by ignoring one: the detections of its object remain. Unexplained
+detections are compared with these, separately for small, medium and large objects, since annotators
+miss small objects more often. See `likeness`.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.calibration import Share, mean_curve, sample, share_of_errors
+from boxmend.auditing.calibration import Share, estimate_error_share, fit_mean_curve, make_sample
 from boxmend.auditing.evidence import NONE, Detected, Objects
 from boxmend.auditing.likeness import fit_likeness, judge_by_scores
-from boxmend.auditing.pairs import Pairs, largest_by, overlapping
+from boxmend.auditing.pairs import Pairs, find_largest, find_overlaps
 from boxmend.data.boxes import compute_areas
 from boxmend.data.types import Floats, Mask, Rows
 
 
 @dataclass(frozen=True)
 class MissingConstants:
-    """How objects without an annotation are found."""
+    """Constants of the search for objects without an annotation."""
 
-    touching_min_iou: float = 0.02  # below it an annotation does not matter to a detection
-    explained_min_iou: float = 0.3  # with an annotation, for a detection to be of its object
-    ignored_min_cover: float = 0.5  # share of a detection within an ignored object, likewise
-    same_object_min_iou: float = 0.4  # between two detections
-    min_score_quantile: float = 0.05  # of known objects; a lower score is no candidate
-    part_log_odds: float = 3.0  # against a detection wholly within an annotation
-    num_sizes: int = 3  # strata of equally many known objects
-    stratum_caution_deviations: float = 4.0  # instead of 3, as each stratum has its own share
+    touching_min_iou: float = 0.02  # with an annotation; with less they are unrelated
+    explained_min_iou: float = 0.3  # with an annotation that explains a detection
+    ignored_min_cover: float = 0.5  # share of a detection within an ignored object that explains it
+    same_object_min_iou: float = 0.4  # of two detections of one object
+    min_score_quantile: float = 0.05  # of known objects; candidates have higher scores
+    part_log_odds: float = 3.0  # subtracted from a detection that lies within an annotation
+    num_sizes: int = 3  # strata, with equally many known objects each
+    stratum_caution_deviations: float = 4.0  # instead of 3, since each stratum has its own share
     min_stratum_objects: int = 200  # fewer are not split by size
-    min_learnt_objects: int = 30  # known objects and candidates; fewer teach nothing
-    min_curved_objects: int = 500  # candidates; fewer are told apart by linear terms alone
-    found_min_iou: float = 0.5  # with the true box, for a missing object to be found
-    unseen_factor: float = 1.2  # at most so many missing for each that is like the known ones
-    background_rate: float = 0.005  # of background that looks like objects, to annotations
-    min_rate: float = 0.015  # detectors see about as many objects that are none
+    min_learnt_objects: int = 30  # known objects and candidates; fewer are too few to fit
+    min_curved_objects: int = 500  # candidates; with fewer the regression is linear
+    found_min_iou: float = 0.5  # with the true box of a missing object that counts as found
+    unseen_factor: float = 1.2  # missing objects per missing object that looks like a known one
+    background_rate: float = 0.005  # detections of background per annotation
+    min_rate: float = 0.015  # of missing objects; detectors find about as many in the background
 
 
 MISSING = MissingConstants()
@@ -45,19 +45,19 @@ MISSING = MissingConstants()
 class UnexplainedDetections:
     """Detections that no annotation explains, the most confident one of each object."""
 
-    detections: Rows  # [c] rows
-    p_missing: Floats  # [c] that there is an object without annotation
-    p_fix: Floats  # [c] that class and box are right, too
-    rate: Share  # of all objects
+    detections: Rows  # [c] rows of detections
+    p_missing: Floats  # [c] probability that there is an object without annotation
+    p_fix: Floats  # [c] probability that its class and box are right, too
+    rate: Share  # of missing annotations, of all objects
 
 
 @dataclass(frozen=True, eq=False)
 class _Surroundings:
-    """The annotations around each detection: the largest values and whose they are."""
+    """The largest overlap of each detection with an annotation, by three measures."""
 
     cover: Floats  # [m] share of the detection within an annotation
     iou: Floats  # [m]
-    same_cover: Floats  # [m] within an annotation of the detection's class
+    same_cover: Floats  # [m] like `cover`, with annotations of the detection's class only
 
 
 def find_missing(
@@ -65,11 +65,11 @@ def find_missing(
 ) -> UnexplainedDetections:
     """Find objects without annotation, given annotations, ignored objects and detections.
 
-    Detections on ignored objects are explained. `p_real` [n] is the probability that an annotation
-    is of an object, and `p_right` [n] that its label is right then.
+    Ignored objects explain the detections on them. `p_real` [n] is the probability that an
+    annotation is of an object, and `p_right` [n] that the label of such an annotation is right.
     """
     objects, ignored, detected = scene
-    pairs = overlapping(
+    pairs = find_overlaps(
         objects.image_rows,
         objects.boxes,
         detected.image_rows,
@@ -78,53 +78,59 @@ def find_missing(
     )
     own = np.flatnonzero(pairs.iou >= MISSING.explained_min_iou)
     number = np.bincount(pairs.second[own], minlength=len(detected))
-    only = own[number[pairs.second[own]] == 1]  # unexplained if the annotation were not there
-    scores = _log_odds(detected.scores)
+    only = own[number[pairs.second[own]] == 1]  # without this annotation they would be unexplained
+    scores = _to_log_odds(detected.scores)
     nobody = np.full(len(detected), NONE)
-    around = _surroundings(objects, detected, pairs, nobody)
-    best, places = largest_by(pairs.first[only], scores[pairs.second[only]] + 20.0, len(objects))
+    around = _describe_surroundings(objects, detected, pairs, nobody)
+    best, places = find_largest(pairs.first[only], scores[pairs.second[only]] + 20.0, len(objects))
     seen = np.flatnonzero(places >= 0)
     chosen = only[places[seen]]
     known = pairs.second[chosen]
     least = np.quantile(best - 20.0, MISSING.min_score_quantile) if len(best) else np.inf
-    is_free = (number == 0) & ~_on_ignored(ignored, detected)
+    is_free = (number == 0) & ~_mark_on_ignored(ignored, detected)
     is_bold = scores - MISSING.part_log_odds * around.cover > least
-    candidates = choose_one_each(detected, np.flatnonzero(is_free & is_bold))
+    candidates = choose_most_confident(detected, np.flatnonzero(is_free & is_bold))
     owner = nobody.copy()
     owner[known] = seen
-    features = _describe(detected, around, candidates)
-    besides = _surroundings(objects, detected, pairs, owner)
-    planted = _describe(detected, besides, known)
+    features = _describe_detections(detected, around, candidates)
+    besides = _describe_surroundings(objects, detected, pairs, owner)
+    planted = _describe_detections(detected, besides, known)
     weights = p_real[seen]
     if min(len(candidates), len(seen)) < MISSING.min_learnt_objects:
         suspicions, known_suspicions = features[:, 0], planted[:, 0]
     else:
         is_linear = len(candidates) < MISSING.min_curved_objects
         model = fit_likeness(features, planted, weights, is_linear=is_linear)
-        suspicions, known_suspicions = model.of(features), model.of(planted)
+        suspicions, known_suspicions = model.score(features), model.score(planted)
     sizes = compute_areas(detected.boxes)
     p_missing, lost = _judge_by_size(
         (suspicions, sizes[candidates]), (known_suspicions, sizes[known]), weights
     )
     is_right = detected.labels[known] == objects.labels[seen]
     is_right &= pairs.iou[chosen] >= MISSING.found_min_iou
-    weighed = sample(known_suspicions, weights * p_right[seen])
-    p_good = mean_curve(weighed, is_right.astype(np.float64)).at(suspicions)
-    p_missing *= _trust(lost.value, len(objects))
-    share_seen = len(seen) / max(len(objects), 1)  # as many of the missing ones are seen
+    weighed = make_sample(known_suspicions, weights * p_right[seen])
+    p_good = fit_mean_curve(weighed, is_right.astype(np.float64)).at(suspicions)
+    p_missing *= _measure_trust(lost.value, len(objects))
+    share_seen = len(seen) / max(len(objects), 1)  # assumed to be the same for missing objects
     return UnexplainedDetections(
-        candidates, p_missing, p_missing * p_good, _rate(lost, share_seen, len(objects))
+        candidates,
+        p_missing,
+        p_missing * p_good,
+        _estimate_missing_share(lost, share_seen, len(objects)),
     )
 
 
-def _trust(lost: float, number: int) -> float:
-    """Return how far to trust candidates: some of them are what detectors take for objects."""
+def _measure_trust(lost: float, number: int) -> float:
+    """Return the share of the missing objects that are not background, given two numbers.
+
+    `lost` is the number of missing objects, `number` that of annotations.
+    """
     background = MISSING.background_rate * number
     return max(1 - background / max(lost, 1e-9), 0.0)
 
 
-def _rate(lost: Share, share_seen: float, number: int) -> Share:
-    """Return the share of all objects that lack an annotation, from counts of those seen."""
+def _estimate_missing_share(lost: Share, share_seen: float, number: int) -> Share:
+    """Return the share of all objects that lack an annotation, from the number of detected ones."""
 
     def of_all(count: float) -> float:
         total = count / max(share_seen, 0.1)
@@ -137,9 +143,9 @@ def _rate(lost: Share, share_seen: float, number: int) -> Share:
 def _judge_by_size(
     candidates: tuple[Floats, Floats], known: tuple[Floats, Floats], weights: Floats
 ) -> tuple[Floats, Share]:
-    """Return the probability [c] that candidates are objects, and how many are.
+    """Return the probability [c] that candidates are objects, and the number of objects.
 
-    Both sides are given by their suspicions and sizes.
+    `candidates` and `known` objects are given as suspicions and sizes.
     """
     (seen, sizes), (planted, known_sizes) = candidates, known
     number = int(np.clip(len(planted) // MISSING.min_stratum_objects, 1, MISSING.num_sizes))
@@ -148,31 +154,33 @@ def _judge_by_size(
     known_strata = np.searchsorted(limits, known_sizes, side="right")
     p, bounds = np.zeros(len(seen)), np.zeros((number, 3))
     for k in range(number):
-        at, of = strata == k, known_strata == k
-        pair = sample(seen[at]), sample(planted[of], weights[of])
+        is_own, is_known = strata == k, known_strata == k
+        pair = make_sample(seen[is_own]), make_sample(planted[is_known], weights[is_known])
         share = (
-            share_of_errors(*pair, MISSING.stratum_caution_deviations)
+            estimate_error_share(*pair, MISSING.stratum_caution_deviations)
             if number > 1
-            else share_of_errors(*pair)
+            else estimate_error_share(*pair)
         )
-        p[at], _ = judge_by_scores(seen[at], planted[of], weights[of], share.halved)
-        bounds[k] = np.array([share.value, share.low, share.high]) * at.sum()
+        p[is_own], _ = judge_by_scores(
+            seen[is_own], planted[is_known], weights[is_known], share.halved
+        )
+        bounds[k] = np.array([share.value, share.low, share.high]) * is_own.sum()
     values = bounds[:, 0]
     spread = [float(np.sqrt(((bounds[:, side] - values) ** 2).sum())) for side in (1, 2)]
     total = float(values.sum())
     return p, Share(total, max(total - spread[0], 0.0), total + spread[1])
 
 
-def _log_odds(scores: Floats) -> Floats:
+def _to_log_odds(scores: Floats) -> Floats:
     inside = np.clip(scores, 1e-4, 1 - 1e-4)
     log_odds: Floats = np.log(inside / (1 - inside))
     return log_odds
 
 
-def _surroundings(
+def _describe_surroundings(
     objects: Objects, detected: Detected, pairs: Pairs, without: Rows
 ) -> _Surroundings:
-    """Return what surrounds each detection, except the annotation `without` [m] of it."""
+    """Return the overlap of each detection with annotations other than `without` [m]."""
     is_there = pairs.first != without[pairs.second]
     first, second, iou = pairs.first[is_there], pairs.second[is_there], pairs.iou[is_there]
     own = compute_areas(detected.boxes)[second]
@@ -181,19 +189,19 @@ def _surroundings(
     is_same = objects.labels[first] == detected.labels[second]
     number = len(detected)
     return _Surroundings(
-        cover=largest_by(second, cover, number)[0],
-        iou=largest_by(second, iou, number)[0],
-        same_cover=largest_by(second[is_same], cover[is_same], number)[0],
+        cover=find_largest(second, cover, number)[0],
+        iou=find_largest(second, iou, number)[0],
+        same_cover=find_largest(second[is_same], cover[is_same], number)[0],
     )
 
 
-def _describe(detected: Detected, around: _Surroundings, rows: Rows) -> Floats:
-    """Return features [k, 4] of detections: their score, and the annotations around them.
+def _describe_detections(detected: Detected, around: _Surroundings, rows: Rows) -> Floats:
+    """Return features [k, 4] of detections: their score and their overlap with annotations.
 
-    How many annotations an image has is not among them: that an object lacks one changes it.
+    The number of annotations of an image is not a feature, since missing annotations change it.
     """
     columns = (
-        _log_odds(detected.scores[rows]),
+        _to_log_odds(detected.scores[rows]),
         around.cover[rows],
         around.iou[rows],
         around.same_cover[rows],
@@ -201,9 +209,9 @@ def _describe(detected: Detected, around: _Surroundings, rows: Rows) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
+def _mark_on_ignored(ignored: Objects, detected: Detected) -> Mask:
     """Mark detections [m] that lie mostly within an ignored object."""
-    pairs = overlapping(
+    pairs = find_overlaps(
         ignored.image_rows, ignored.boxes, detected.image_rows, detected.boxes, 1e-6
     )
     boxes = detected.boxes[pairs.second]
@@ -217,16 +225,16 @@ def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
     return marks
 
 
-def choose_one_each(detected: Detected, rows: Rows) -> Rows:
-    """Return the most confident of the detections that overlap each other, ascending."""
+def choose_most_confident(detected: Detected, rows: Rows) -> Rows:
+    """Return the rows, ascending, without detections that overlap a more confident one."""
     rank = np.empty(len(rows), np.int64)
     rank[np.argsort(-detected.scores[rows], kind="stable")] = np.arange(len(rows))
     images, boxes = detected.image_rows[rows], detected.boxes[rows]
-    pairs = overlapping(images, boxes, images, boxes, MISSING.same_object_min_iou)
+    pairs = find_overlaps(images, boxes, images, boxes, MISSING.same_object_min_iou)
     is_better = rank[pairs.second] < rank[pairs.first]
     first, second = pairs.first[is_better], pairs.second[is_better]
     is_kept = np.ones(len(rows), np.bool_)
-    for _ in range(len(rows) + 1):  # as often as the longest chain of suppressions, which is short
+    for _ in range(len(rows) + 1):  # ends after the longest chain of suppressions, which is short
         is_beaten = np.zeros(len(rows), np.bool_)
         is_beaten[first[is_kept[second]]] = True
         if (is_beaten != is_kept).all():

@@ -1,4 +1,4 @@
-"""Notes for the user about the inputs of an audit; warnings say why its result is in doubt."""
+"""Notes for the user about the inputs of an audit; a warning gives a reason to doubt the result."""
 
 
 def warning(text: str) -> str:

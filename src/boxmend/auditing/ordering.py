@@ -1,11 +1,11 @@
-"""Sort a dataset so that the order of its documents does not matter, and map fixes back."""
+"""Sort a dataset so that the order of its source files does not matter, and map fixes back."""
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
-from boxmend.auditing.evidence import Detected, objects_at
+from boxmend.auditing.evidence import Detected, select_objects
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.auditing.judging import AuditInputs
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -16,8 +16,9 @@ from boxmend.data.types import Floats, Mask, Rows
 class SourceView:
     """One source of a joined dataset, with sorted images, labels and annotations.
 
-    `rows`, `images` and `labels` are places in the joined dataset; `image_places` and
-    `label_places` map its images and labels to this view, with a last entry for UNKNOWN.
+    `rows`, `images` and `labels` are places in the joined dataset. `image_places` and
+    `label_places` map images and labels of the joined dataset to this view; their last entry is for
+    UNKNOWN.
     """
 
     dataset: Dataset
@@ -27,19 +28,19 @@ class SourceView:
     image_places: Rows
     label_places: Rows
 
-    def scene(self, rows: Rows, detected: Detected | None) -> AuditInputs:
-        """Return the annotations at `rows` with everything that explains detections."""
+    def select_inputs(self, rows: Rows, detected: Detected | None) -> AuditInputs:
+        """Return the annotations at `rows`, ignored objects, sizes of images and detections."""
         dataset = self.dataset
         is_box = np.isfinite(dataset.boxes).all(axis=1) & (dataset.image_rows != UNKNOWN)
         return AuditInputs(
-            objects=objects_at(dataset, rows),
-            ignored=objects_at(dataset, np.flatnonzero(dataset.is_ignored & is_box)),
-            sizes=image_sizes(dataset),
+            objects=select_objects(dataset, rows),
+            ignored=select_objects(dataset, np.flatnonzero(dataset.is_ignored & is_box)),
+            sizes=dataset.images.sizes,
             detected=detected,
         )
 
     def to_joined(self, fixes: Fixes) -> Fixes:
-        """Return the fixes by rows and labels of the joined dataset."""
+        """Return fixes of this view with rows and labels of the joined dataset."""
         to_rows, to_labels = np.append(self.rows, UNKNOWN), np.append(self.labels, UNKNOWN)
         return replace(
             fixes,
@@ -51,18 +52,13 @@ class SourceView:
         )
 
 
-def image_sizes(dataset: Dataset) -> NDArray[np.float64]:
-    """Return width and height [images, 2] of images; 0 where unknown."""
-    return dataset.images.sizes
-
-
 def list_groups(dataset: Dataset) -> list[int]:
-    """Return the numbers of the datasets that were joined."""
+    """Return the numbers of the sources of a joined dataset."""
     return sorted({source.group for source in dataset.sources}) or [0]
 
 
 def normalise_order(dataset: Dataset, group: int) -> SourceView:
-    """Return one source of a joined dataset in an order that its documents do not decide."""
+    """Return one source of a joined dataset, sorted independently of the order in its files."""
     of_sources = np.array([source.group for source in dataset.sources] or [0], np.int64)
     mine = np.flatnonzero(of_sources[dataset.images.sources] == group)
     names, ids = dataset.images.file_names, dataset.images.ids
@@ -82,7 +78,7 @@ def normalise_order(dataset: Dataset, group: int) -> SourceView:
         images=dataset.images.take(images),
         image_rows=image_rows[rows],
         labels=own_labels[rows],
-        label_names=tuple(dataset.label_names[one] for one in labels.tolist()),
+        label_names=tuple(dataset.label_names[label] for label in labels.tolist()),
         notes={},
         findings=(),
     )
@@ -92,7 +88,7 @@ def normalise_order(dataset: Dataset, group: int) -> SourceView:
 def sort_by_confidence(image_rows: Rows, scores: Floats, labels: Rows, boxes: Floats) -> Rows:
     """Return the order of detections by image and falling score, then by label and box.
 
-    Only the few detections with equal scores are sorted by all columns.
+    To save time, only detections with equal scores are sorted by all columns.
     """
     order = np.lexsort((-scores, image_rows))
     is_new = np.diff(image_rows[order], prepend=-1) != 0
@@ -110,11 +106,12 @@ def is_judgeable(dataset: Dataset) -> Mask:
     with np.errstate(invalid="ignore", over="ignore"):
         sides = dataset.boxes[:, 2:] - dataset.boxes[:, :2]
         is_box = np.isfinite(sides).all(axis=1) & (sides > 0).all(axis=1)
-    found: Mask = is_box & (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
-    return found & ~dataset.is_ignored
+    is_complete: Mask = is_box & (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
+    return is_complete & ~dataset.is_ignored
 
 
 def _find_labels(dataset: Dataset, group: int) -> list[int]:
-    """Return the labels that a dataset had before it was joined with others."""
-    known = {name for one in dataset.sources if one.group == group for name in one.label_names}
+    """Return the labels that a source had before it was joined; all labels if unknown."""
+    names = (source.label_names for source in dataset.sources if source.group == group)
+    known = set(chain.from_iterable(names))
     return [k for k, name in enumerate(dataset.label_names) if name in known or not known]

@@ -1,7 +1,6 @@
-"""Which detections lie on which annotations: all pairs within an image that overlap.
+"""Find all pairs of overlapping boxes within images, such as annotations and detections.
 
-Detections take the place of proposals here: what is written about matching in
-`boxmend.methods.equations` holds for them, too.
+The fitness of a pair is that of `boxmend.methods.equations`, with detections as proposals.
 """
 
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from boxmend.data.types import Floats, Rows
 
 @dataclass(frozen=True)
 class MatchingConstants:
-    """How detections are matched with annotations."""
+    """Constants of the matching of detections with annotations."""
 
     extent_weight: float = 0.1  # gamma of Eq. 15, as published
-    min_iou: float = 0.1  # what overlaps less says nothing about an annotation
-    pairs_per_chunk: int = 200_000  # so few that a processor has them at hand
+    min_iou: float = 0.1  # with less, a detection is no evidence about an annotation
+    pairs_per_chunk: int = 200_000  # so few that they fit into the processor's cache
 
 
 MATCHING = MatchingConstants()
@@ -36,74 +35,77 @@ class Pairs:
         return len(self.first)
 
 
-def overlapping(
+def find_overlaps(
     image_rows: Rows,
     boxes: Floats,
     other_rows: Rows,
     others: Floats,
-    least: float = MATCHING.min_iou,
+    min_iou: float = MATCHING.min_iou,
 ) -> Pairs:
-    """Find all pairs of boxes of the same image whose IoU is at least `least`, which is above 0.
+    """Find all pairs of boxes of the same image whose IoU is at least `min_iou`, which is above 0.
 
-    Rows of images below 0 belong to no image. The result does not depend on the order of the
-    lists, except that its rows are numbered by them.
+    Boxes with an image row below 0 have no image. The pairs do not depend on the order of the
+    lists.
     """
     order = np.argsort(other_rows, kind="stable")
     sorted_rows = other_rows[order]
     starts = np.searchsorted(sorted_rows, image_rows, "left")
     counts = np.searchsorted(sorted_rows, image_rows, "right") - starts
     counts[image_rows < 0] = 0
-    sides, other_sides = _columns(boxes), _columns(others[order])
+    sides, other_sides = _to_columns(boxes), _to_columns(others[order])
     parts = []
-    for rows in _portions(counts):
+    for rows in _split_rows(counts):
         number = counts[rows]
         first = np.repeat(rows, number)
         skipped = starts[rows] - (np.cumsum(number) - number)
         place = np.arange(len(first)) + np.repeat(skipped, number)
-        for near, far in ((0, 2), (1, 3)):  # most have no width in common, and need no second look
+        for near, far in (
+            (0, 2),
+            (1, 3),
+        ):  # most pairs do not overlap in x, which saves the second test
             low = np.maximum(sides[near][first], other_sides[near][place])
             high = np.minimum(sides[far][first], other_sides[far][place])
             meet = np.flatnonzero(high > low)
             first, place = first[meet], place[meet]
-        parts.append(_near(boxes, others, first, order[place], least))
+        parts.append(_keep_overlapping(boxes, others, first, order[place], min_iou))
     return Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _columns(boxes: Floats) -> Floats:
-    """The four sides of boxes [n, 4], one after the other, [4, n]."""
+def _to_columns(boxes: Floats) -> Floats:
+    """Return boxes [n, 4] as four contiguous columns [4, n]."""
     return np.ascontiguousarray(boxes.T)
 
 
-def _portions(counts: Rows) -> list[Rows]:
-    """Split rows of the first list into chunks of pairs; there is at least one, maybe empty."""
+def _split_rows(counts: Rows) -> list[Rows]:
+    """Split rows of the first list into chunks of pairs; return at least one, maybe empty."""
     total, chunk = int(counts.sum()), MATCHING.pairs_per_chunk
     bounds = np.searchsorted(np.cumsum(counts), np.arange(chunk, total, chunk))
     return np.split(np.arange(len(counts)), bounds)
 
 
-def _near(
-    boxes: Floats, others: Floats, first: Rows, second: Rows, least: float
+def _keep_overlapping(
+    boxes: Floats, others: Floats, first: Rows, second: Rows, min_iou: float
 ) -> tuple[Rows, Rows, Floats]:
     iou = compute_iou(boxes[first], others[second])
-    is_near = iou >= least
-    return first[is_near], second[is_near], iou[is_near]
+    is_kept = iou >= min_iou
+    return first[is_kept], second[is_kept], iou[is_kept]
 
 
-def fitness(boxes: Floats, others: Floats) -> Floats:
-    """Score detections against annotated boxes row by row: 1 - (D + gamma * C) (Eq. 15 to 17)."""
+def compute_fitness(boxes: Floats, others: Floats) -> Floats:
+    """Return the fitness of detections for annotated boxes, row by row: 1 - (D + gamma * C).
+
+    See Eq. 15 to 17.
+    """
     extent = np.maximum((others[:, 2:] - others[:, :2]).sum(axis=1), 1e-9)
     offset = (boxes[:, :2] + boxes[:, 2:] - others[:, :2] - others[:, 2:]) / 2
     distance = np.hypot(offset[:, 0], offset[:, 1]) / extent
     mismatch = np.abs((boxes[:, 2:] - boxes[:, :2]).sum(axis=1) / extent - 1)
-    found: Floats = 1 - (distance + MATCHING.extent_weight * mismatch)
-    return found
+    fitness: Floats = 1 - (distance + MATCHING.extent_weight * mismatch)
+    return fitness
 
 
-def largest_by(keys: Rows, values: Floats, num_keys: int) -> tuple[Floats, Rows]:
-    """[num_keys] The largest value of each key, 0 where there is none, and its place or -1.
-
-    Of equal values the first place counts.
-    """
+def find_largest(keys: Rows, values: Floats, num_keys: int) -> tuple[Floats, Rows]:
+    """Return the largest value [num_keys] of each key and its first place, or 0 and -1 if none."""
     largest = np.full(num_keys, -np.inf)
     np.maximum.at(largest, keys, values)
     tops = np.flatnonzero(values == largest[keys])

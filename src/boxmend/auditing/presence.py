@@ -1,8 +1,8 @@
-"""Spurious annotations: at random places, on a part of an object, or on background clutter.
+"""Find spurious annotations: at random places, on a part of an object, or on background clutter.
 
-Each of the three kinds is planted. Planted annotations are compared with the real ones, separately
-for each kind: by the detections there, and by their position among the other annotations. See
-`likeness`.
+Annotations of these three kinds are planted and compared with the real ones, separately for each
+kind. The features are the detections at the place of an annotation, and its overlap with other
+annotations. See `likeness`.
 """
 
 from dataclasses import dataclass
@@ -13,42 +13,42 @@ from boxmend.auditing.calibration import (
     CALIBRATION,
     NOT_MEASURED,
     Share,
-    error_curve,
-    lowest_share,
-    sample,
-    share_of_errors,
+    estimate_error_share,
+    estimate_lowest_share,
+    fit_error_curve,
+    make_sample,
 )
 from boxmend.auditing.evidence import NONE, Detected, Evidence, Objects
 from boxmend.auditing.likeness import fit_likeness, keep_order
-from boxmend.auditing.missing import choose_one_each
-from boxmend.auditing.pairs import largest_by, overlapping
+from boxmend.auditing.missing import choose_most_confident
+from boxmend.auditing.pairs import find_largest, find_overlaps
 from boxmend.data.boxes import compute_areas
 from boxmend.data.types import Floats, Mask, Rows
 
 
 @dataclass(frozen=True)
 class PresenceConstants:
-    """What is planted, and how spurious annotations are distinguished from real ones."""
+    """Constants of planted spurious annotations, and of their comparison with real ones."""
 
     min_planted: int = 4_000  # boxes of each kind
     max_planted: int = 50_000
-    min_learnt: int = 50  # annotations and planted boxes; fewer teach nothing
+    min_learnt: int = 50  # annotations, and planted boxes; fewer are too few to fit
     part_shares: tuple[float, float] = (0.35, 0.65)  # of a side that a part of an object keeps
     part_shift_sides: float = 0.05  # of an edge of a part
     clutter_scores: tuple[float, float] = (0.1, 0.6)  # of detections of background
-    clutter_max_iou: float = 0.3  # of these with annotations
-    clutter_shift_sides: float = 0.1
+    clutter_max_iou: float = 0.3  # of these detections with annotations
+    clutter_shift_sides: float = 0.1  # of an edge of a planted box on such a detection
     min_evidence: float = 0.005  # added before logarithms
-    sharing_power: int = 3  # of the share of a detection that fits another annotation better
-    touching_min_iou: float = 0.02  # of two annotations
-    min_overlooked_share: float = 0.01  # a detector misses some objects however plain they are
-    min_clutter_share: float = 0.02  # objects that are hard to see look like clutter
-    num_strata: int = 5  # by size, of which the largest are the last to be overlooked
-    num_large_strata: int = 2
+    sharing_power: int = 3  # of the share of a detection that overlaps another annotation more
+    touching_min_iou: float = 0.02  # of two annotations that count as neighbours
+    min_overlooked_share: float = 0.01  # detectors miss some clear objects
+    min_clutter_share: float = 0.02  # objects that are hard to detect look like clutter
+    num_strata: int = 5  # of annotations by size
+    num_large_strata: int = 2  # those of the largest objects, which detectors rarely miss
     stratum_caution_deviations: float = 4.5  # corrects for taking the minimum over strata
     min_stratum: int = 400  # annotations; fewer are not split by size
-    min_rate: float = 0.01  # objects that are hard to see look spurious
-    max_probability: float = 0.9  # nobody can be surer that there is no object
+    min_rate: float = 0.01  # of spurious annotations; objects that are hard to detect look spurious
+    max_probability: float = 0.9  # some real objects are never detected
 
 
 PRESENCE = PresenceConstants()
@@ -56,10 +56,10 @@ PRESENCE = PresenceConstants()
 
 @dataclass(frozen=True, eq=False)
 class Presence:
-    """The probability that each annotation is of nothing."""
+    """The probability that each annotation is spurious."""
 
     p_spurious: Floats  # [n]
-    rate: Share
+    rate: Share  # of spurious annotations
 
 
 def judge_presence(
@@ -69,9 +69,10 @@ def judge_presence(
     sizes: Floats,
     random: np.random.Generator,
 ) -> Presence:
-    """Judge whether annotations are of anything; `sizes` [images, 2] in pixels.
+    """Return the probability that each annotation is spurious.
 
-    Only images with detections and a known size get planted boxes.
+    `sizes` [images, 2] are in pixels. Boxes are planted only into images that have detections and a
+    known size.
     """
     images = np.unique(detected.image_rows)
     images = images[(sizes[images] > 0).all(axis=1)]
@@ -79,11 +80,13 @@ def judge_presence(
     if not len(images) or n < PRESENCE.min_learnt:
         return Presence(np.zeros(n), NOT_MEASURED)
     number = int(np.clip(n, PRESENCE.min_planted, PRESENCE.max_planted))
-    observed = _describe(objects, (objects, np.arange(n)), detected, sizes)
-    overlooked = overlooked_share(evidence, detected)
+    observed = _describe_boxes(objects, (objects, np.arange(n)), detected, sizes)
+    overlooked = estimate_overlooked_share(evidence, detected)
     p_spurious, rates = np.zeros(n), []
     anywhere = plant_anywhere(objects, images, sizes, (number, random))
-    least = _share_without_support(observed, anywhere, (objects, detected, sizes), overlooked)
+    unsupported = _estimate_unsupported_share(
+        observed, anywhere, (objects, detected, sizes), overlooked
+    )
     for planted, floor in (
         (anywhere, overlooked),
         (plant_parts(objects, number, random), PRESENCE.min_overlooked_share / 2),
@@ -94,61 +97,65 @@ def judge_presence(
     ):
         if len(planted) < PRESENCE.min_learnt:
             continue
-        known = _describe(planted, (objects, np.full(len(planted), NONE)), detected, sizes)
+        known = _describe_boxes(planted, (objects, np.full(len(planted), NONE)), detected, sizes)
         model = fit_likeness(observed, known)
-        scores = model.of(observed)
-        seen, of_planted = sample(scores), sample(model.of(known))
-        share = without_overlooked(share_of_errors(seen, of_planted), floor)
-        if planted is anywhere and least.value > share.value:
-            share = Share(least.value, min(share.low, least.low), max(share.high, least.high))
-        p = error_curve(seen, of_planted, share.cautious).at(scores)
+        scores = model.score(observed)
+        seen, of_planted = make_sample(scores), make_sample(model.score(known))
+        share = subtract_overlooked(estimate_error_share(seen, of_planted), floor)
+        if planted is anywhere and unsupported.value > share.value:
+            low, high = min(share.low, unsupported.low), max(share.high, unsupported.high)
+            share = Share(unsupported.value, low, high)
+        p = fit_error_curve(seen, of_planted, share.cautious).at(scores)
         p_spurious = np.maximum(p_spurious, keep_order(p, scores))
         rates.append(share)
-    return Presence(np.minimum(p_spurious, PRESENCE.max_probability), _total(rates))
+    return Presence(np.minimum(p_spurious, PRESENCE.max_probability), _combine_rates(rates))
 
 
-def _total(rates: list[Share]) -> Share:
-    """Return the share of all kinds together; kinds that look alike are counted once."""
+def _combine_rates(rates: list[Share]) -> Share:
+    """Return the share of all three kinds: the largest, since one error can look like several."""
     value = max(rate.value for rate in rates)
     low = max(rate.low for rate in rates)
     return Share(value, low, min(sum(rate.high for rate in rates), 1.0))
 
 
-def _share_without_support(
+def _estimate_unsupported_share(
     observed: Floats, planted: Objects, scene: tuple[Objects, Detected, Floats], overlooked: float
 ) -> Share:
-    """Return the share of annotations as little supported by detections as boxes anywhere.
+    """Return the share of annotations with as little support as randomly placed boxes.
 
-    It is measured over all annotations or, where that is lower, over large ones. It uses one
-    feature alone, so it holds where planted boxes differ from real errors in other features.
+    It is measured over all annotations or, if that is lower, over large ones. It uses a single
+    feature, so it is valid even if planted boxes differ from real errors in other features.
     """
     objects, detected, sizes = scene
-    known = _describe(planted, (objects, np.full(len(planted), NONE)), detected, sizes)
-    pairs = [(sample(-observed[:, 0]), sample(-known[:, 0]), CALIBRATION.caution_deviations)]
+    known = _describe_boxes(planted, (objects, np.full(len(planted), NONE)), detected, sizes)
+    pairs = [
+        (make_sample(-observed[:, 0]), make_sample(-known[:, 0]), CALIBRATION.caution_deviations)
+    ]
     if len(observed) >= PRESENCE.num_strata * PRESENCE.min_stratum:
         limits = np.quantile(
             observed[:, 6], np.arange(1, PRESENCE.num_strata) / PRESENCE.num_strata
         )
         for limit in limits[-PRESENCE.num_large_strata :]:
-            seen, of = observed[:, 6] >= limit, known[:, 6] >= limit
+            is_large, is_known_large = observed[:, 6] >= limit, known[:, 6] >= limit
             caution = PRESENCE.stratum_caution_deviations
-            pairs.append((sample(-observed[seen, 0]), sample(-known[of, 0]), caution))
-    return without_overlooked(lowest_share(pairs), overlooked)
+            large = make_sample(-observed[is_large, 0]), make_sample(-known[is_known_large, 0])
+            pairs.append((*large, caution))
+    return subtract_overlooked(estimate_lowest_share(pairs), overlooked)
 
 
-def overlooked_share(evidence: Evidence, detected: Detected) -> float:
-    """Return the share of objects that a detector overlooks.
+def estimate_overlooked_share(evidence: Evidence, detected: Detected) -> float:
+    """Return the share of objects that the detector misses.
 
-    Where a list of detections is cut at a score, about as many objects lie below it as within its
-    double.
+    If detections below a score are cut off, about as many objects lie below this score as between
+    it and twice its value.
     """
     cut = float(detected.scores.min())
     is_nearly_cut = (evidence.confidences > 0) & (evidence.confidences < 2 * cut)
     return max(float(is_nearly_cut.mean()), PRESENCE.min_overlooked_share)
 
 
-def without_overlooked(rate: Share, overlooked: float) -> Share:
-    """Return a share without what a detector overlooks; a small part of it always stays."""
+def subtract_overlooked(rate: Share, overlooked: float) -> Share:
+    """Return the share minus the share of missed objects; at least a twentieth of it remains."""
     low, value = (max(bound - overlooked, bound / 20) for bound in (rate.low, rate.value))
     return Share(value, low, rate.high)
 
@@ -156,7 +163,7 @@ def without_overlooked(rate: Share, overlooked: float) -> Share:
 def plant_anywhere(
     objects: Objects, images: Rows, sizes: Floats, amount: tuple[int, np.random.Generator]
 ) -> Objects:
-    """Put boxes of the sizes of annotations at random places of random images."""
+    """Return boxes with the sizes of annotations, at random places of random images."""
     number, random = amount
     donors = random.integers(len(objects), size=number)
     image_rows = images[random.integers(len(images), size=number)]
@@ -169,7 +176,7 @@ def plant_anywhere(
 
 
 def plant_parts(objects: Objects, number: int, random: np.random.Generator) -> Objects:
-    """Put boxes with the labels of objects on about half of each."""
+    """Return boxes that cover about half of an object, with its label."""
     rows = random.integers(len(objects), size=number)
     boxes = objects.boxes[rows].copy()
     sides = boxes[:, 2:] - boxes[:, :2]
@@ -179,48 +186,48 @@ def plant_parts(objects: Objects, number: int, random: np.random.Generator) -> O
     for edge in range(4):
         is_edge = edges == edge
         boxes[is_edge, edge] += (cut if edge < 2 else -cut)[is_edge, edge % 2]
-    boxes = _shift(boxes, PRESENCE.part_shift_sides, random)
+    boxes = _shift_edges(boxes, PRESENCE.part_shift_sides, random)
     return Objects(objects.image_rows[rows], objects.labels[rows], boxes, objects.num_labels)
 
 
 def plant_on_clutter(
     objects: Objects, detected: Detected, number: int, random: np.random.Generator
 ) -> Objects:
-    """Put boxes on detections of medium confidence that meet no annotation."""
-    pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
-    best, _ = largest_by(pairs.second, pairs.iou, len(detected))
+    """Return boxes on detections of medium confidence that hardly overlap an annotation."""
+    pairs = find_overlaps(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    best, _ = find_largest(pairs.second, pairs.iou, len(detected))
     least, most = PRESENCE.clutter_scores
     is_medium = (detected.scores >= least) & (detected.scores <= most)
     places = np.flatnonzero(is_medium & (best <= PRESENCE.clutter_max_iou))
-    rows = choose_one_each(detected, places)
+    rows = choose_most_confident(detected, places)
     rows = rows[random.integers(len(rows), size=number)] if len(rows) else rows
-    boxes = _shift(detected.boxes[rows], PRESENCE.clutter_shift_sides, random)
+    boxes = _shift_edges(detected.boxes[rows], PRESENCE.clutter_shift_sides, random)
     return Objects(detected.image_rows[rows], detected.labels[rows], boxes, objects.num_labels)
 
 
-def _shift(boxes: Floats, reach: float, random: np.random.Generator) -> Floats:
-    """Move every edge by up to `reach` of the side."""
+def _shift_edges(boxes: Floats, reach: float, random: np.random.Generator) -> Floats:
+    """Return boxes with every edge moved by up to `reach` sides."""
     sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
     moved: Floats = boxes + (2 * random.random(boxes.shape) - 1) * reach * sides
     return moved
 
 
-def _describe(
+def _describe_boxes(
     objects: Objects, among: tuple[Objects, Rows], detected: Detected, sizes: Floats
 ) -> Floats:
-    """Return features [n, 8] of boxes among annotations: what was seen there, and neighbours.
+    """Return features [n, 8] of boxes: the detections there, their neighbours, and their shape.
 
-    `among` are the annotations, and which of them each box is itself, or NONE.
+    `among` has the annotations, and for each box the annotation that it is itself, or NONE.
     """
     annotations, itself = among
     n = len(objects)
-    pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
-    rivals = _rivals(annotations, detected, (itself[pairs.first], pairs.second))
+    pairs = find_overlaps(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    rivals = _find_rival_iou(annotations, detected, (itself[pairs.first], pairs.second))
     share = (pairs.iou / np.maximum(rivals, pairs.iou)) ** PRESENCE.sharing_power
     seen = detected.scores[pairs.second] * pairs.iou
     is_same = objects.labels[pairs.first] == detected.labels[pairs.second]
     own = np.where(is_same, seen * share, 0.0)
-    near = overlapping(
+    near = find_overlaps(
         objects.image_rows,
         objects.boxes,
         annotations.image_rows,
@@ -237,32 +244,34 @@ def _describe(
     image_areas = np.prod(sizes[objects.image_rows], axis=1)
     least = PRESENCE.min_evidence
     columns = (
-        np.log(largest_by(pairs.first, seen * share, n)[0] + least),
-        np.log(largest_by(pairs.first, seen, n)[0] + least),
-        np.log(largest_by(pairs.first, own, n)[0] + least),
-        largest_by(first, inside, n)[0],
-        largest_by(first[alike], iou[alike], n)[0],
-        largest_by(first[alike], inside[alike], n)[0],
+        np.log(find_largest(pairs.first, seen * share, n)[0] + least),
+        np.log(find_largest(pairs.first, seen, n)[0] + least),
+        np.log(find_largest(pairs.first, own, n)[0] + least),
+        find_largest(first, inside, n)[0],
+        find_largest(first[alike], iou[alike], n)[0],
+        find_largest(first[alike], inside[alike], n)[0],
         np.log(np.maximum(own_areas, 1.0) / np.maximum(image_areas, 1.0)),
         np.log(sides[:, 0] / sides[:, 1]),
     )
     return np.stack(columns, axis=1)
 
 
-def _rivals(annotations: Objects, detected: Detected, pairs: tuple[Rows, Rows]) -> Floats:
-    """Return, for pairs of an annotation or NONE and a detection, the best IoU of the detection
-    with any other annotation.
+def _find_rival_iou(annotations: Objects, detected: Detected, pairs: tuple[Rows, Rows]) -> Floats:
+    """Return the best IoU of the detection of each pair with any other annotation.
+
+    Each pair has an annotation, or NONE, and a detection.
     """
     itself, detections = pairs
-    found = overlapping(
+    overlaps = find_overlaps(
         annotations.image_rows, annotations.boxes, detected.image_rows, detected.boxes
     )
-    best, places = largest_by(found.second, found.iou, len(detected))
+    best, places = find_largest(overlaps.second, overlaps.iou, len(detected))
     is_owned = places >= 0
     owners = np.full(len(detected), -2)
-    owners[is_owned] = found.first[places[is_owned]]
-    is_left: Mask = np.ones(len(found), np.bool_)
+    owners[is_owned] = overlaps.first[places[is_owned]]
+    is_left: Mask = np.ones(len(overlaps), np.bool_)
     is_left[places[is_owned]] = False
-    second, _ = largest_by(found.second[is_left], found.iou[is_left], len(detected))
+    left = overlaps.second[is_left], overlaps.iou[is_left]
+    second, _ = find_largest(*left, len(detected))
     rivals: Floats = np.where(owners[detections] == itself, second[detections], best[detections])
     return rivals

@@ -1,6 +1,6 @@
 """Warn if predictions may come from a detector that was trained on the audited images.
 
-A detector repeats the annotations it was trained on, errors included, so such predictions hide
+A detector memorises annotations it was trained on, including wrong ones, so such predictions hide
 errors.
 """
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.evidence import Detected, gather_evidence, objects_at
+from boxmend.auditing.evidence import Detected, gather_evidence, select_objects
 from boxmend.auditing.notes import warning
 from boxmend.auditing.ordering import is_judgeable
 from boxmend.auditing.predictions import Predictions
@@ -25,7 +25,7 @@ class ProvenanceConstants:
 
     min_label_agreement: float = 0.97  # share of annotations detected with their own label
     min_median_iou: float = 0.93  # of annotated with detected boxes
-    max_annotations: int = 50_000  # to compare; more only cost time
+    max_annotations: int = 50_000  # to compare; more only add time
 
 
 PROVENANCE = ProvenanceConstants()
@@ -34,29 +34,29 @@ PROVENANCE = ProvenanceConstants()
 def provenance_warnings(dataset: Dataset, predictions: Predictions, *, unseen: bool) -> list[str]:
     """Return warnings about the origin of predictions, if any."""
     if predictions.manifest is not None:
-        return []  # their reader knows the folds and has added notes
+        return []  # `notes_on_images` reports detections in images of the training folds
     if unseen or _has_folds(predictions):
         return []
     if is_too_good(dataset, predictions):
         text = (
-            "the predictions agree with the annotations like those of a detector that was trained "
-            f"on these images, which hides errors. {REMEDY}; --unseen if it was not"
+            "the predictions agree so well with the annotations that the detector was probably "
+            f"trained on these images, which hides errors. {REMEDY}. Pass --unseen if it was not"
         )
     else:
         text = (
-            "nothing says that the detector has not seen these images. If it was trained on them, "
-            f"errors are hidden: {REMEDY}. Pass --unseen if it was not"
+            "the detector may have been trained on these images, which hides errors. "
+            f"{REMEDY}. Pass --unseen if it was not"
         )
     return [warning(text)]
 
 
 def is_too_good(dataset: Dataset, predictions: Predictions) -> bool:
-    """Return whether predictions repeat labels and boxes better than is credible."""
+    """Return whether predictions agree better with labels and boxes than on unseen images."""
     is_selected = _select_images(dataset)
     rows = np.flatnonzero(is_judgeable(dataset) & is_selected[dataset.image_rows])
     if not len(rows):
         return False
-    objects = objects_at(dataset, rows)
+    objects = select_objects(dataset, rows)
     chosen = np.flatnonzero(is_selected[predictions.image_rows])
     detected = Detected(
         predictions.image_rows[chosen],
@@ -67,7 +67,7 @@ def is_too_good(dataset: Dataset, predictions: Predictions) -> bool:
     evidence = gather_evidence(objects, objects, detected)
     place = np.arange(len(rows))
     others, _ = evidence.best_other(place, objects.labels)
-    is_agreed = evidence.of(place, objects.labels) > others
+    is_agreed = evidence.for_labels(place, objects.labels) > others
     is_seen = ~np.isnan(evidence.boxes).any(axis=1)
     if not is_seen.any() or is_agreed.mean() < PROVENANCE.min_label_agreement:
         return False

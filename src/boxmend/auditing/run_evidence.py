@@ -1,14 +1,14 @@
 """Evidence about annotations from the ledger of a training run.
 
-The loss of the annotated label gives the evidence for it; the ledger also has the label that a run
-preferred, if any. The rest of the probability is spread over the other classes. Boxes that a run
-trains on are a mean of the annotated and the seen box; where the share of the annotated box is
-known, the seen box is computed from it.
+The loss of the annotated label gives the evidence for this label, and the ledger has the label that
+the run preferred, if any. The remaining probability is spread over the other classes. A run trains
+on means of annotated and detected boxes; if the share of the annotated box is known, the detected
+box is computed from the mean.
 
-Errors cannot be planted into a finished run, and the detector has learnt from the labels that it
-judges, wrong ones included. So the run's own estimate of the label noise sets the mean probability
-that a label is wrong; the log odds rise with those of the evidence. Likewise the run's estimate of
-the box noise shows how far the seen boxes follow the annotated ones.
+Errors cannot be planted into a finished run, and the detector was trained on the labels that it
+judges, including wrong ones. So the mean probability of a wrong label is set to the run's own
+estimate of the label noise, and the log odds of each label rise with those of the evidence. In the
+same way the run's estimate of the box noise shows how far detected boxes follow annotated ones.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,7 @@ from boxmend.auditing import boxes as box_model
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Evidence
 from boxmend.auditing.labels import LabelOpinion
-from boxmend.auditing.ordering import image_sizes
-from boxmend.auditing.pairs import largest_by
+from boxmend.auditing.pairs import find_largest
 from boxmend.data.box_noise_model import BOX_NOISE_MODEL
 from boxmend.data.types import Floats, Rows
 from boxmend.runs.folder import Run
@@ -32,17 +31,17 @@ from boxmend.runs.opening import OpenRun
 
 @dataclass(frozen=True)
 class RunEvidenceConstants:
-    """Bounds on the evidence of a run."""
+    """Constants of the evidence of a run."""
 
     min_class_evidence: float = 1e-4  # for a class that the run never prefers
-    max_kept_share: float = 0.95  # of the annotated box; above it the seen box cannot be computed
+    max_kept_share: float = 0.95  # of the annotated box; with more, nothing can be recovered
 
 
 RUN_EVIDENCE = RunEvidenceConstants()
 
 
 def gather_run_evidence(opened: OpenRun, rows: Rows) -> Evidence:
-    """Return the evidence of a run about the annotations at these rows, whose labels it judged."""
+    """Return the evidence of a run for the annotations at `rows`, whose labels it has judged."""
     dataset = opened.dataset
     num_labels = len(dataset.label_names)
     labels = dataset.labels[rows]
@@ -72,16 +71,16 @@ def gather_run_evidence(opened: OpenRun, rows: Rows) -> Evidence:
 
 
 def find_judged_rows(opened: OpenRun) -> Rows:
-    """Return rows of annotations whose label the run judged by its loss."""
+    """Return the rows of annotations whose labels the run has judged by their loss."""
     is_judged = np.isfinite(opened.settlement.losses) & ~opened.dataset.is_ignored
     rows: Rows = np.flatnonzero(is_judged)
     return rows
 
 
 def _find_preferred_labels(opened: OpenRun, rows: Rows) -> tuple[Rows, Floats]:
-    """Return the label that the run most often preferred to the annotated one, or -1.
+    """Return the label that the run most often preferred to the annotated one, or -1 for none.
 
-    Also return its share of the visits, weighted by confidence.
+    Also return the mean confidence of the visits that preferred it.
     """
     history, dataset = opened.history, opened.dataset
     num_labels = len(dataset.label_names)
@@ -94,16 +93,16 @@ def _find_preferred_labels(opened: OpenRun, rows: Rows) -> tuple[Rows, Floats]:
     unique, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     sums = np.bincount(inverse, weights, len(unique)).astype(np.float64)
     owner = unique // num_labels
-    best, places = largest_by(owner, sums, len(rows))
-    labels = np.where(places >= 0, _take_places(unique % num_labels, places), -1)
-    number = np.where(places >= 0, _take_places(counts, places), 1)
+    best, places = find_largest(owner, sums, len(rows))
+    labels = np.where(places >= 0, _take_or_any(unique % num_labels, places), -1)
+    number = np.where(places >= 0, _take_or_any(counts, places), 1)
     return labels, np.clip(best / number, 0.0, 1.0)
 
 
 def _recover_seen_boxes(opened: OpenRun, rows: Rows) -> Floats:
-    """Return the boxes that a run saw; NaN where it kept the annotated box."""
+    """Return the boxes [n, 4] that the run detected; NaN where it kept the annotated box."""
     annotated, final = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
-    kept = annotated_share(opened.run)
+    kept = read_annotated_share(opened.run)
     seen = np.full((len(rows), 4), np.nan)
     if kept > RUN_EVIDENCE.max_kept_share:
         return seen
@@ -112,7 +111,7 @@ def _recover_seen_boxes(opened: OpenRun, rows: Rows) -> Floats:
     return seen
 
 
-def annotated_share(run: Run) -> float:
+def read_annotated_share(run: Run) -> float:
     """Return the share of the annotated box in the boxes of the last epoch; 0 if unknown."""
     kept = read_last_metric(run, "keep")
     return kept if kept is not None and 0 <= kept <= 1 else 0.0
@@ -120,8 +119,8 @@ def annotated_share(run: Run) -> float:
 
 def read_last_metric(run: Run, name: str) -> float | None:
     """Return the last value of one of a run's metrics; None if there is none."""
-    told: list[Any] = [record[name] for record in run.metrics() if name in record]
-    numbers = [one for one in told if isinstance(one, int | float)]
+    values: list[Any] = [record[name] for record in run.metrics() if name in record]
+    numbers = [value for value in values if isinstance(value, int | float)]
     return float(numbers[-1]) if numbers else None
 
 
@@ -136,11 +135,10 @@ def judge_by_losses(opened: OpenRun, rows: Rows, evidence: Evidence) -> LabelOpi
     odds = slope * np.log((1 - own) / own)
     p_wrong = expit(odds + _find_shift(odds, rate))
     values, best = evidence.best_other(place, opened.dataset.labels[rows])
-    share = np.clip(
-        values / np.maximum(1 - own, 1e-6), 0.0, 1.0
-    )  # of the evidence for other classes
+    # The share of the evidence for other classes that is for the best one.
+    share = np.clip(values / np.maximum(1 - own, 1e-6), 0.0, 1.0)
     bounds = [read_last_metric(opened.run, f"label_noise_{end}") for end in ("low", "high")]
-    low, high = (rate if one is None else one for one in bounds)
+    low, high = (rate if bound is None else bound for bound in bounds)
     p_fix = np.where(best >= 0, p_wrong * share, 0.0)
     return LabelOpinion(p_wrong, best, p_fix, Share(rate, low, high))
 
@@ -155,13 +153,16 @@ def _find_shift(odds: Floats, rate: float) -> float:
 
 
 def _estimate_pull(opened: OpenRun, rows: Rows, seen: Floats) -> float:
-    """Return how far seen boxes follow the annotated ones, by the run's estimate of box noise."""
+    """Return the share by which detected boxes follow annotated ones.
+
+    It follows from the run's estimate of the box noise; 0 without an estimate.
+    """
     noise = read_last_metric(opened.run, "box_noise")
     known = np.flatnonzero(~np.isnan(seen).any(axis=1))
     if not noise or not len(known):
         return 0.0
     dataset = opened.dataset
-    sizes = image_sizes(dataset)[dataset.image_rows[rows[known]]]
+    sizes = dataset.images.sizes[dataset.image_rows[rows[known]]]
     confidences = np.nan_to_num(opened.settlement.confidences[rows[known]])
     model, _ = box_model.fit_box_model(
         dataset.boxes[rows[known]], seen[known], sizes, confidences, pull=0.0
@@ -169,9 +170,9 @@ def _estimate_pull(opened: OpenRun, rows: Rows, seen: Floats) -> float:
     return float(np.clip(1 - model.noise / noise, 0.0, BOX_NOISE_MODEL.max_pull))
 
 
-def _take_places(values: NDArray[np.int64], places: Rows) -> Rows:
+def _take_or_any(values: NDArray[np.int64], places: Rows) -> Rows:
     """Return values at places; arbitrary values where the place is -1."""
     if not len(values):
         return np.zeros(len(places), np.int64)
-    found: Rows = values[np.maximum(places, 0)]
-    return found
+    taken: Rows = values[np.maximum(places, 0)]
+    return taken

@@ -9,7 +9,12 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from boxmend.auditing.audit import AuditSettings
-from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose, count_yields
+from boxmend.auditing.fixes.choosing import (
+    DEFAULT_PRECISION,
+    KINDS_BY_OPTION,
+    choose_fixes,
+    count_yields,
+)
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import Verdict
 from boxmend.auditing.folders import AuditFolder, audit_predictions, audit_run
@@ -140,9 +145,9 @@ def _training_run(data: tuple[str, ...], evidence: EvidenceOptions) -> Path | No
 
 def _count_automatic(audited: AuditFolder) -> dict[str, Any]:
     """Count the fixes that reach the default precision, and those left for review."""
-    chosen = choose(audited.audit.fixes, {}, PRECISION)
+    chosen = choose_fixes(audited.audit.fixes, {}, DEFAULT_PRECISION)
     return {
-        "at_precision": PRECISION,
+        "at_precision": DEFAULT_PRECISION,
         "automatic": len(chosen.rows),
         "for_review": chosen.num_left,
         "for_review_likely": chosen.num_likely,
@@ -181,21 +186,24 @@ def _print(audited: AuditFolder) -> None:
         say(note)
     likely = counts["for_review_likely"]
     say(
-        f"wrote {path}: at precision {PRECISION}, {counts['automatic']:,} fixes are automatic; "
-        f"{likely:,} of the others are more likely right than not, and "
+        f"wrote {path}: at precision {DEFAULT_PRECISION}, {counts['automatic']:,} fixes are "
+        f"automatic; {likely:,} of the others are more likely right than not, and "
         f"{counts['for_review'] - likely:,} are less likely"
     )
     if counts["automatic"] < MIN_AUTOMATIC_FIXES:
         print_yields(audited.audit.fixes)
     name = quote(str(path))
-    say(f"next: boxmend review {name}, or boxmend apply {name} --precision {PRECISION} --out DIR")
+    say(
+        f"next: boxmend review {name}, or "
+        f"boxmend apply {name} --precision {DEFAULT_PRECISION} --out DIR"
+    )
 
 
 def print_yields(
     fixes: Fixes, latest: Mapping[str, Verdict] | None = None, only: Sequence[str] | None = None
 ) -> None:
     """Print the number of fixes at each of several precisions, unless all numbers are 0."""
-    kinds = tuple(KIND_OF_WORD) if only is None else only
+    kinds = tuple(KINDS_BY_OPTION) if only is None else only
     yields = count_yields(fixes, latest or {}, kinds)
     if not any(any(counts.values()) for counts in yields.values()):
         return

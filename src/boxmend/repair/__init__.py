@@ -1,1 +1,1 @@
-"""Repair: choosing changes, writing them, reverting them, and asking people about them."""
+"""Repair datasets: choose and apply changes, revert them, and export them for review."""

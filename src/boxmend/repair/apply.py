@@ -94,10 +94,10 @@ def apply(
 ) -> Applied:
     """Write a repaired copy of the dataset of a finished run into `out`, a new or empty folder.
 
-    Takes the fixes of an audit, and those of a training if `settings` have a precision or people
-    gave verdicts on them. Otherwise it settles the ledger. The input is never modified, and the
-    copy differs from it only in the changes, which `changes.csv` lists. `revert` needs
-    `patch.json`. `data` is the dataset or its present address, if it was moved; it is checked.
+    The changes are the fixes of an audit. Those of a training are its fixes if `settings` have a
+    precision or people gave verdicts, and otherwise its settled ledger. The input is not modified.
+    The copy differs from it only in the changes, which `changes.csv` lists; `revert` needs
+    `patch.json`. `data` is the dataset, or its present address if it was moved; it is checked.
     `format` converts, as in `Dataset.save`.
     """
     settings, options, target = settings or ApplySettings(), options or WriteOptions(), Path(out)
@@ -139,7 +139,7 @@ def _write(
 
 
 def _uses_fixes(run: Run, settings: ApplySettings) -> bool:
-    """Return whether to take fixes: of audits, with a precision, and if people gave verdicts."""
+    """Return whether to apply fixes: of an audit, with a precision, or if people gave verdicts."""
     if settings.precision is not None or is_audit(run):
         return True
     return not settings.needs_visits and has_verdicts(run)
@@ -159,7 +159,7 @@ def _make_patches(
 ) -> dict[str, patches.FilePatch]:
     """Return the patches from the files in `folder` to those of the unchanged dataset.
 
-    Writes the unchanged dataset to a temporary folder and compares the files.
+    The unchanged dataset is written to a temporary folder, and the files are compared.
     """
     unchanged = folder / f".{PATCH_FILE}.unchanged"
     unchanged.mkdir()

@@ -1,4 +1,4 @@
-"""The changes of a dataset with their reasons, and the dataset after them."""
+"""The changes of a dataset with their reasons, and a function that makes them."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import KIND_OF_WORD, check_precision
+from boxmend.auditing.fixes.choosing import KINDS_BY_OPTION, check_precision
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.dataset import Dataset, Note
 from boxmend.data.types import Floats, Mask, Rows
@@ -49,7 +49,7 @@ class ApplySettings:
             self.check_for_fixes()
 
     def _check_only(self) -> None:
-        unknown = [word for word in self.only or () if word not in KIND_OF_WORD]
+        unknown = [word for word in self.only or () if word not in KINDS_BY_OPTION]
         if unknown or not self.only:
             value = repr(unknown[0]) if unknown else "empty"
             raise UsageError(
@@ -75,7 +75,7 @@ class ApplySettings:
             )
 
     def check_for_settling(self) -> None:
-        """Raise a UsageError for kinds of changes that visits do not give."""
+        """Raise a UsageError for kinds of changes that a ledger does not have."""
         beyond = [word for word in self.only or () if word not in SETTLED_FIELDS]
         if beyond:
             raise UsageError(
@@ -89,8 +89,8 @@ class TakenFixes:
     """The fixes that `apply` writes, with the answers of people."""
 
     fixes: Fixes  # [t] with people's labels and boxes, and updated probabilities
-    is_accepted: Mask  # [t] by people
-    is_removal: Mask  # [t] removes the annotation, unless people gave it a label or a box
+    is_accepted: Mask  # [t] whether people accepted the fix
+    is_removal: Mask  # [t] unless a person gave the annotation a label or a box
     expected_precision: float | None
     num_left: int  # left for review
     num_stale: int  # verdicts on fixes that no longer exist
@@ -110,7 +110,7 @@ class Changes:
     iou: Floats  # [c] of the old box with the new one
     confidences: Floats  # [c] NaN if the method has none
     reasons: list[str]  # [c]
-    discarded: str  # what happens to discarded ones: "drop", "mark" or "keep"
+    discarded: str  # what is done with discarded ones: "drop", "mark" or "keep"
     num_judged: int  # annotations whose label was judged
     num_unsure: int = 0  # of these, with a doubtful label
     taken: TakenFixes | None = None  # if the changes come from fixes

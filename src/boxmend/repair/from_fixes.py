@@ -1,4 +1,4 @@
-"""Changes from the fixes of an audit and people's verdicts on them."""
+"""Derive changes from the fixes of an audit and people's verdicts on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, KINDS_BY_OPTION, choose_fixes
 from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, latest_verdicts, read_verdicts
@@ -25,11 +25,11 @@ REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 
 def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> Changes:
-    """Choose fixes of a run; verdicts of people decide first."""
+    """Return the changes of the chosen fixes of a run; verdicts of people have priority."""
     fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
-    precision = PRECISION if settings.precision is None else settings.precision
-    chosen = choose(fixes, answers, precision, tuple(settings.only or KIND_OF_WORD))
+    precision = DEFAULT_PRECISION if settings.precision is None else settings.precision
+    chosen = choose_fixes(fixes, answers, precision, tuple(settings.only or KINDS_BY_OPTION))
     proposed = replace(fixes.take(chosen.rows), p_fix=chosen.p_fix[chosen.rows])
     verdicts = [answers.get(fix_id) for fix_id in proposed.ids]
     is_given = np.array([_has_label_and_box(verdict) for verdict in verdicts], np.bool_)
@@ -92,7 +92,7 @@ def _combine(dataset: Dataset, taken: TakenFixes, is_given: Mask) -> Changes:
 def _apply_answers(
     path: Path, dataset: Dataset, proposed: Fixes, answers: Sequence[Verdict | None]
 ) -> Fixes:
-    """Return fixes with people's labels and boxes, boxes as they are written, and full reasons."""
+    """Return fixes with people's labels and boxes, rounded boxes, and full reasons."""
     names = {escape_surrogates(name): label for label, name in enumerate(dataset.label_names)}
     labels, boxes = proposed.new_labels.copy(), proposed.new_boxes.copy()
     for k, answer in enumerate(answers):
@@ -113,7 +113,7 @@ def _apply_answers(
     if is_empty.any():
         raise DataError(
             f"{path.parent}: the box of fix {proposed.ids[int(np.argmax(is_empty))]} lies outside "
-            "of its image; undo the verdict on it, or audit again"
+            "its image; undo the verdict on it, or audit again"
         )
     reasons = [
         _reason(reason, answer) for reason, answer in zip(proposed.reasons, answers, strict=True)
@@ -125,13 +125,13 @@ def _reason(reason: str, answer: Verdict | None) -> str:
     """Return the reason of a fix together with people's answer."""
     if answer is None:
         return reason
-    given = [f"label {answer.label}"] if answer.label is not None else []
-    given += ["another box"] if answer.box is not None else []
-    return f"{reason}; accepted{' with ' + ' and '.join(given) if given else ''}"
+    changes = [f"label {answer.label}"] if answer.label is not None else []
+    changes += ["another box"] if answer.box is not None else []
+    return f"{reason}; accepted{' with ' + ' and '.join(changes) if changes else ''}"
 
 
 def _clip_and_round(dataset: Dataset, taken: Fixes, boxes: Floats) -> Floats:
-    """Clip sides that move to the image and round them; other sides stay as annotated."""
+    """Return boxes with changed sides clipped to the image and rounded; others stay as they are."""
     inside = clip_boxes(boxes, dataset.images.sizes[taken.image_rows]).round(BOX_DECIMALS)
     old = np.full_like(boxes, np.nan)
     old[taken.rows >= 0] = dataset.boxes[taken.rows[taken.rows >= 0]]

@@ -1,4 +1,4 @@
-"""Changes from the settled visits of a training."""
+"""Derive changes from the settled visits of a training."""
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def changes_from_visits(settlement: Settlement, wanted: ApplySettings | None = N
 
 
 def _is_confident(confidences: Floats, minimum: float) -> Mask:
-    """Return which confidences reach a minimum; NaN reaches 0 only."""
+    """Return a mask of confidences that reach a minimum; NaN only reaches 0."""
     is_confident: Mask = confidences >= minimum  # False for NaN
     return is_confident if minimum > 0 else np.ones(len(confidences), np.bool_)
 

@@ -1,8 +1,8 @@
-"""Patches that lead from the files of a repaired dataset back to the original ones.
+"""Make and read patches that restore the original files of a repaired dataset.
 
 `patch.json` has the SHA-256 of each changed file before and after the repair (null if there is no
-such file). It also has, whichever is shorter, ranges of the repaired file with the original bytes
-(as Latin-1 text), or the whole original file (deflated, as base 64) with its size in bytes.
+such file). It also has the shorter of two: ranges of the repaired file with the original bytes (as
+Latin-1 text), or the whole original file (deflated, as base 64) with its size in bytes.
 """
 
 import base64
@@ -24,7 +24,7 @@ from boxmend.errors import DataError
 FORMAT_KEY = "boxmend_patch"
 FORMAT_VERSION = 1
 REMEDY = "restore a copy of it, or apply the run to a new folder"
-MAX_DISTANCE_PIECES = 64  # between two equal pieces of two versions of a file
+MAX_DISTANCE_PIECES = 64  # searched for two equal pieces after a difference
 
 
 @dataclass(frozen=True)

@@ -40,20 +40,20 @@ FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
 INITIAL_FILES = ("settings.json", "run.json", LOCK_FILE)
-"""The files of a run before its first step, in the order in which they are safe to remove."""
+"""The files of a run before its first step, in an order that is safe for their removal."""
 METRICS_FILE = "metrics.jsonl"
 EVALUATION_FILE = "evaluation.json"
 MENDING_FILE = "mending.json"
-SETTINGS_FILE = "settings.json"  # without a digest: people may edit it
-REMEDY = "restore a copy of it, or write it again with the command that wrote it"
-DATA_KEY = "data"  # in the facts: addresses and hashes, which must be equal on resuming
+SETTINGS_FILE = "settings.json"  # without a digest, since people may edit it
+REMEDY = "restore a copy of it, or run the command that wrote it again"
+DATA_KEY = "data"  # of facts that must be equal on resuming: addresses and hashes
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """The folder of a run, as `create` and `open_run` return it. All state is on disk."""
+    """The folder of a run, returned by `create` and `open_run`; all state is on disk."""
 
     path: Path
 
@@ -142,9 +142,11 @@ def ensure_open(out: str | Path, *, resume: bool = False) -> None:
     if not os.path.exists(run.path / "run.json"):
         ensure_new(run.path)
     elif run.is_finished:
-        raise OutputError(f"{run.path}: holds a finished run, which is never overwritten")
+        raise OutputError(
+            f"{run.path}: has a finished run, which is never overwritten; name a new folder"
+        )
     elif not resume:
-        raise OutputError(f"{run.path}: holds an unfinished run; continue it with --resume")
+        raise OutputError(f"{run.path}: has an unfinished run; continue it with --resume")
 
 
 def ensure_new(out: str | Path) -> None:
@@ -152,7 +154,7 @@ def ensure_new(out: str | Path) -> None:
     path = Path(out)
     if os.path.exists(path / "run.json"):
         raise OutputError(
-            f"{path}: holds a run already, which is never overwritten; name a new folder"
+            f"{path}: has a run already, which is never overwritten; name a new folder"
         )
     if os.path.exists(path):
         _ensure_folder(path)
@@ -169,14 +171,16 @@ def sole_writer(out: str | Path) -> Iterator[None]:
     path = Path(out)
     _make_folder(path)
     if not os.path.exists(path / "run.json"):
-        _ensure_vacant(path)  # before a lock file is created in somebody else's folder
+        _ensure_vacant(path)  # so that no lock file is created in a foreign folder
     lock = path / LOCK_FILE
-    with require_lock(_touch(lock), f"{path}: another process is writing into this run"):
+    with require_lock(
+        _touch(lock), f"{path}: another process is writing into this run; try again later"
+    ):
         remove_leftovers(path)
         try:
             yield
         finally:
-            if Run(path).is_finished:  # nobody will resume it
+            if Run(path).is_finished:  # it cannot be resumed
                 lock.unlink(missing_ok=True)
 
 
@@ -206,9 +210,11 @@ def open_run(out: str | Path) -> Run:
     """Open the folder of a run, finished or not, for reading."""
     run = Run(Path(out))
     if not os.path.exists(run.path):
-        raise UsageError(f"{run.path}: no such folder")
+        raise UsageError(f"{run.path}: no such folder; check the path")
     if not os.path.exists(run.path / "run.json"):
-        raise DataError(f"{run.path}: is not the folder of a run: there is no run.json")
+        raise DataError(
+            f"{run.path}: has no run.json, so it is not the folder of a run; check the path"
+        )
     _read_run_document(run.path)
     return run
 
@@ -222,8 +228,8 @@ def _resume(run: Run, document: Record, settings: Record, facts: Record) -> None
     first, resumed_on = document["facts"], document["resumed_on"]
     if first.get(DATA_KEY) != facts.get(DATA_KEY):
         raise DataError(
-            f"{run.path}: the data differ from those that the run started with; bring them back, "
-            "or train into a new folder"
+            f"{run.path}: the data differ from those that the run started with; restore them, or "
+            "train into a new folder"
         )
     if facts != (resumed_on[-1] if resumed_on else first):
         _write_object(run.path / "run.json", _run_document(first, [*resumed_on, facts]))
@@ -237,7 +243,10 @@ def _refuse_other_settings(run: Run, settings: Record) -> None:
         listing = "".join(
             f"\n  {name}: {before.get(name)!r}, now {now.get(name)!r}" for name in names
         )
-        raise UsageError(f"{run.path}: the run started with other settings:{listing}")
+        raise UsageError(
+            f"{run.path}: the run started with other settings:{listing}\n"
+            "Give the first ones to continue, or train into a new folder."
+        )
 
 
 def _flatten(tree: Record, prefix: str = "") -> Record:
@@ -270,7 +279,7 @@ def _touch(path: Path) -> Path:
 
 
 def _ensure_vacant(path: Path) -> None:
-    """Refuse a folder with other files than the leftovers of a run that was killed at its start."""
+    """Raise an OutputError for a folder with files, except those of a run killed at its start."""
     with wrap_os_errors(path):
         names = sorted(entry.name for entry in path.iterdir())
         foreign = [name for name in names if name != LOCK_FILE and not is_temporary(name)]
@@ -318,7 +327,7 @@ def _read_object(path: Path) -> Record:
 
 
 def _as_json(value: Mapping[str, Any]) -> Record:
-    """Return a value as it will be read back."""
+    """Return a value as JSON represents it."""
     decoded: Record = json.loads(_encode(_to_plain(value)))
     return decoded
 

@@ -120,7 +120,7 @@ class History:
         return int(self.epochs[-1]) + 1 if len(self) else 0
 
     def last(self, among: Mask, num_rows: int) -> Rows:
-        """[num_rows] The last marked visit of each annotation; -1 if it has none."""
+        """Return the last marked visit [num_rows] of each annotation; -1 if it has none."""
         chosen = np.flatnonzero(among)
         last = np.full(num_rows, -1, np.int64)
         last[self.rows[chosen]] = chosen  # the last assignment wins
@@ -161,7 +161,8 @@ def _warm_up_steps(run: Run) -> int:
     settings, steps = run.settings(), run.summary().get("steps")
     if "warm_up" not in settings or not isinstance(steps, int):
         raise DataError(
-            f"{run.path}: settings.json or `finished` does not have the length of warm-up"
+            f"{run.path}: the length of warm-up is missing in settings.json or `finished`; "
+            "restore a copy of the files, or train again"
         )
     share = convert_run_settings(run.path / SETTINGS_FILE, settings).warm_up
     return math.ceil(share * steps)
@@ -178,7 +179,7 @@ def _rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
     }
     if len(row_of) != len(own_ids):
         raise DataError(
-            f"{run.path}: the dataset has annotations with the same id; see `boxmend check`"
+            f"{run.path}: several annotations of the dataset share an id; see `boxmend check`"
         )
     if ids.null_count:
         raise DataError(

@@ -1,8 +1,8 @@
-"""Settling: the visits of an annotation become one label and one box.
+"""Settle the visits of each annotation: derive one label and one box from them.
 
 Both depend on the last visits after warm-up, at most a third of the run's epochs. The label is the
-one that most of these visits chose; with equal counts, the one chosen last. The box moves if the
-last of these visits moved it, to the mean of all that moved it.
+one that most of these visits chose; with equal counts, the one that was chosen last. The box moves
+if the last of these visits moved it; the new box is the mean of all that moved it.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.history import History
 from boxmend.runs.judgement import Judgement
 
-EPOCHS_PER_VISIT = 3  # the last epochs / EPOCHS_PER_VISIT visits settle an annotation
-SAME_BOX_MIN_IOU = 0.999  # from this IoU on, the difference is rounding
+EPOCHS_PER_VISIT = 3  # of the run, for each visit that settles an annotation
+SAME_BOX_MIN_IOU = 0.999  # of boxes that only differ by rounding
 SAME_SIDE_PIXELS = 0.01  # a smaller move of one side is rounding
 SIDE_DECIMALS = 2  # of a side that moved
 
@@ -43,7 +43,7 @@ class Settlement:
     num_moved: Rows  # [n] visits that moved the box; 0 if it stays
 
     def votes(self, row: int) -> str:
-        """Return how many of the visits that settled a label agree, as text."""
+        """Return the text "in A of B visits": of B visits that settled a label, A agree with it."""
         return f"in {self.num_agreeing[row]} of {self.num_judged[row]} visits"
 
     @cached_property
@@ -232,14 +232,14 @@ def _is_moved(old: Floats, new: Floats) -> Mask:
 def _clip_and_round(dataset: Dataset, mean: Floats) -> Floats:
     """Clip boxes to their images and round them; boxes that did not move stay as annotated."""
     old = dataset.boxes
-    sizes = np.append(dataset.images.sizes, [[0.0, 0.0]], axis=0)  # UNKNOWN picks the last
+    sizes = np.append(dataset.images.sizes, [[0.0, 0.0]], axis=0)  # UNKNOWN selects the last row
     inside = clip_boxes(mean, sizes[dataset.image_rows])
     new = np.where(np.abs(inside - old) < SAME_SIDE_PIXELS, old, inside.round(SIDE_DECIMALS))
     return np.where(_is_moved(old, new)[:, None], new, old)
 
 
 def _values_at(values: NDArray[np.generic], visits: Rows, missing: float) -> Floats:
-    """[n] The value at each annotation's visit, or `missing` if it has no visit (-1)."""
+    """Return the value [n] at each annotation's visit, or `missing` if it has no visit (-1)."""
     result = np.full(len(visits), missing, np.float64)
     result[visits >= 0] = values[visits[visits >= 0]]
     return result

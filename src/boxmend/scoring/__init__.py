@@ -1,1 +1,1 @@
-"""Scores: of detections, of corrections, and of tools that find wrong annotations."""
+"""Score detections, corrections, and tools that find wrong annotations."""

@@ -1,4 +1,4 @@
-"""Leave out what the image border cuts: objects there are often annotated by another rule."""
+"""Leave out objects at the border of images, since annotators often follow another rule there."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import numpy as np
 from boxmend.data.boxes import are_at_border
 from boxmend.data.dataset import UNKNOWN, Dataset, Images
 from boxmend.errors import DataError
-from boxmend.scoring.fixes import known_objects
+from boxmend.scoring.fixes import get_true_objects
 from boxmend.scoring.truth import NONE, IgnoredObjects, KnownTruth
 
 
@@ -22,7 +22,7 @@ def leave_out_border(truth: KnownTruth, dataset: Dataset, margin_px: float) -> K
     A DataError names an image whose size is unknown.
     """
     _ensure_sized(dataset.images)
-    objects = known_objects(truth)
+    objects = get_true_objects(truth)
     sizes = dataset.images.sizes
     is_cut = objects.is_missing & are_at_border(objects.boxes, sizes[objects.image_rows], margin_px)
     boxes = np.where(truth.is_spurious[:, None], dataset.boxes, truth.boxes)
@@ -34,7 +34,7 @@ def leave_out_border(truth: KnownTruth, dataset: Dataset, margin_px: float) -> K
         image_rows=objects.image_rows[~is_cut],
         labels=objects.labels[~is_cut],
         boxes=objects.boxes[~is_cut],
-        object_rows=places[objects.object_rows],  # NONE picks the last
+        object_rows=places[objects.object_rows],  # NONE selects the last entry
     )
     cut = IgnoredObjects(
         objects.image_rows[is_cut], objects.boxes[is_cut], np.zeros(int(is_cut.sum()), np.bool_)

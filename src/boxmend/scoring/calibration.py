@@ -1,4 +1,4 @@
-"""Calibration: of the events with a probability of 0.8, eight in ten should happen."""
+"""Measure calibration: eight in ten events with a probability of 0.8 should happen."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,30 +19,32 @@ class Bin:
     high: float
     number: int
     mean: float | None
-    """None in an empty bin, like `happened`."""
+    """The mean probability; None in an empty bin, like `happened`."""
     happened: float | None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Probabilities compared with what happened."""
+    """Probabilities compared with the observed frequency of events."""
 
     number: int
     expected: float | None
-    """The mean probability; None without probabilities, like the next two."""
+    """The mean probability; None without probabilities, like `happened` and `error`."""
     happened: float | None
     error: float | None
-    """Expected calibration error: the mean of |mean - happened| of the bins, by their numbers."""
+    """Expected calibration error: the mean |mean - happened| of the bins, weighted by number."""
     bins: tuple[Bin, ...]
     """The reliability table."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data: numbers, None, lists and dictionaries."""
-        return {**asdict(self), "bins": [asdict(each) for each in self.bins]}
+        return {**asdict(self), "bins": [asdict(bin_) for bin_ in self.bins]}
 
 
-def calibration(probabilities: Floats, happened: Mask, num_bins: int = NUM_BINS) -> Calibration:
-    """Compare probabilities from 0 to 1 with what happened; NaN are left out."""
+def measure_calibration(
+    probabilities: Floats, happened: Mask, num_bins: int = NUM_BINS
+) -> Calibration:
+    """Compare probabilities from 0 to 1 with events; NaN probabilities are left out."""
     is_known = ~np.isnan(probabilities)
     values, events = probabilities[is_known], happened[is_known]
     place = np.minimum((values * num_bins).astype(np.int64), num_bins - 1)

@@ -1,15 +1,15 @@
-"""COCO's average precision and recall over ten IoUs, by size and by class, computed by hotcoco.
+"""Compute COCO's average precision and recall over ten IoUs, by size and class, with hotcoco.
 
-The rule is that of pycocotools: 101 recalls, IoUs of 0.5, 0.55, .. 0.95, at most 100 detections of
-a class in an image, and sizes divided at 32 and 96 pixels squared by the *area* in the truth. Three
-kinds of true boxes are neither required nor counted against a detection:
+The rule is that of pycocotools: 101 recalls, IoUs of 0.5, 0.55, ..., 0.95, and at most 100
+detections of a class in an image. The *area* in the truth, with limits at 32 and 96 pixels squared,
+sets the size of an object. Three kinds of true boxes need not be detected, and detections of them
+are no false positives:
 
-- crowds, which any number of detections may match, and whose IoU is the share of the detection
-  that lies inside;
-- difficult boxes, with the ordinary IoU, each for one detection. pycocotools overwrites the key
-  `ignore`, which COCO's rule has for them, and hotcoco does not read it. Both ignore boxes whose
-  area is in no range of sizes, by the same rule, so difficult boxes get such an area;
-- for each range of sizes, boxes of another size.
+- Crowds. Any number of detections may match one; their IoU is the share of the detection inside.
+- Difficult boxes. One detection may match each, by the usual IoU. COCO's rule has the key `ignore`
+  for them, but pycocotools overwrites it and hotcoco does not read it. Both ignore boxes whose area
+  lies outside all ranges of sizes by the same rule, so difficult boxes get such an area.
+- Boxes of another size, for each range of sizes.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from boxmend.scoring.voc import TrueBoxes
 SIZES = ("small", "medium", "large")
 MAX_DETECTIONS = (1, 10, 100)  # of an image and a class
 IN_NO_RANGE = -1.0  # an area outside all ranges of sizes
-ALL_SIZES, MOST_DETECTIONS = 0, 2  # places on the axes of sizes and of MAX_DETECTIONS
-AT_50, AT_75 = 0, 5  # places on the axis of IoUs
+ALL_SIZES, MOST_DETECTIONS = 0, 2  # indices on the axes of sizes and of MAX_DETECTIONS
+AT_50, AT_75 = 0, 5  # indices on the axis of IoUs
 
 
 @dataclass(frozen=True, eq=False)
 class CocoTruth(TrueBoxes):
-    """The true boxes with the columns that COCO needs besides those of VOC."""
+    """True boxes with the columns that COCO's rule needs in addition to those of VOC's."""
 
     is_crowd: NDArray[np.bool_]  # [m]; a difficult crowd counts as a crowd
-    areas: Floats  # [m] pixels of the outline, which set the size
+    areas: Floats  # [m] pixels of the outline, which decide the size
     sizes: Floats  # [m, 2] width, height
 
 
 @dataclass(frozen=True, eq=False)
 class CocoScores:
-    """Average precision and recall in 0..1; NaN without true boxes."""
+    """Average precision and recall from 0 to 1; NaN without true boxes."""
 
     figures: dict[str, float]
-    """AP, AP50, AP75, AP_small, .., AR_1, AR_10, AR_100, AR_small, .. in COCO's order."""
+    """AP, AP50, AP75, AP_small, ..., AR_1, AR_10, AR_100, AR_small, ..., in COCO's order."""
     ap: Floats  # [C]
     ap50: Floats  # [C]
 
 
-def coco_scores(detections: Detections, truth: CocoTruth, *, num_labels: int) -> CocoScores:
+def score_by_coco(detections: Detections, truth: CocoTruth, *, num_labels: int) -> CocoScores:
     """Score detections of `num_labels` classes by COCO's rule; see the module docstring.
 
     Detections of equal score are sorted by image row, then in their order. Columns must be finite.
-    Half a million detections (5,000 images, 100 each, 80 classes) take 0.6 s on two cores.
+    500,000 detections (5,000 images, 100 each, 80 classes) take 0.6 s on two cores.
     """
     precision, recall = _evaluate(detections, truth, num_labels)
     figures = {
@@ -77,8 +77,8 @@ def coco_scores(detections: Detections, truth: CocoTruth, *, num_labels: int) ->
     )
 
 
-def detection_sizes(detections: Detections) -> Floats:
-    """Return width and height [n, 2] of detections, as they were read or from the corners."""
+def compute_sizes(detections: Detections) -> Floats:
+    """Return width and height [n, 2] of detections, as read from a file or from the corners."""
     if isinstance(detections, SizedDetections):
         return detections.sizes
     boxes = detections.boxes.astype(np.float64)
@@ -88,7 +88,7 @@ def detection_sizes(detections: Detections) -> Floats:
 
 def _evaluate(detections: Detections, truth: CocoTruth, num_labels: int) -> tuple[Floats, Floats]:
     """Return COCO's precision [T, R, C, sizes, M] and recall [T, C, sizes, M]; -1 if undefined."""
-    import hotcoco  # imported late: many users of this module do not need it
+    import hotcoco  # imported late, since most users of this module do not need it
 
     images = np.unique(np.concatenate([detections.image_rows, truth.image_rows])).tolist()
     annotated = hotcoco.COCO.from_arrays(
@@ -113,7 +113,7 @@ def _as_results(detections: Detections) -> Floats:
         [
             detections.image_rows + 1,
             detections.boxes[:, :2],
-            detection_sizes(detections),
+            compute_sizes(detections),
             detections.scores,
             detections.labels + 1,
         ]

@@ -1,4 +1,4 @@
-"""Measures of a ranking by scores of any scale: area under ROC, average precision, recall."""
+"""Measure rankings by scores of any scale: area under ROC, average precision, recall."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from boxmend.data.types import Floats, Mask, Rows
 def area_under_roc(scores: Floats, is_positive: Mask) -> float | None:
     """Return the probability that a positive scores higher than a negative; ties count half.
 
-    Let R be the sum of the ranks of the p positives among p + n rows, lowest first; equal scores
-    share their mean rank. Then AUC = (R - p (p + 1) / 2) / (p n). The result is None if p or n is
-    0. Scores may be infinite but not NaN.
+    Let R be the sum of the ranks of the p positives among p + n rows, with rank 1 for the lowest
+    score and the mean rank for equal scores. Then AUC = (R - p (p + 1) / 2) / (p n). The result is
+    None if p or n is 0. Scores may be infinite but not NaN.
     """
     num_positives = int(is_positive.sum())
     num_negatives = len(is_positive) - num_positives
@@ -25,7 +25,7 @@ def area_under_roc(scores: Floats, is_positive: Mask) -> float | None:
 def average_precision(
     scores: Floats, is_positive: Mask, num_positives: int | None = None
 ) -> float | None:
-    """Return the mean, over all positives, of the precision among the rows that score as high.
+    """Return the mean over all positives of the precision among rows that score at least as high.
 
     Equal scores count together, so the order of the rows does not matter. `num_positives` also
     counts positives without a row, which are never found: their precision is 0. The result is None

@@ -1,4 +1,4 @@
-"""The truth from a corrected version of a dataset whose annotations do not pair up by id."""
+"""Find the truth in a corrected version of a dataset, by ids or by the overlap of boxes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +20,17 @@ from boxmend.scoring.truth import (
     pair_with_clean,
 )
 
-MIN_MATCH_IOU = 0.3  # below it an annotation and an object are not the same thing
-SAME_LABEL_BONUS = 0.1  # decides between objects that an annotation overlaps about as much
-MIN_TWIN_IOU = 0.5  # of a duplicate with the object, or of an annotation with a difficult object
+MIN_MATCH_IOU = 0.3  # of an annotation with its object
+SAME_LABEL_BONUS = 0.1  # added to the IoU, to decide between objects with a similar overlap
+MIN_TWIN_IOU = 0.5  # of a duplicate with its object, or of an annotation with a difficult object
 MIN_INSIDE_CROWD = 0.5  # share of the area of a box
 MIN_MATCHED_SHARE = 0.5  # with fewer matches it is the truth of another dataset
-MIN_MEETING_SHARE = 0.9  # of annotations paired by id; noise on boxes leaves nearly all overlapping
+MIN_OVERLAPPING_SHARE = 0.9  # of annotations paired by id; noisy boxes still overlap
 
 
 @dataclass(frozen=True)
 class CorrectedTruth:
-    """The truth, and how annotations were paired with it."""
+    """The truth, and whether annotations were paired with it by overlap."""
 
     truth: KnownTruth
     is_by_overlap: bool
@@ -38,17 +38,17 @@ class CorrectedTruth:
 
 
 def truth_of_correction(source: str | Path | Dataset, dataset: Dataset) -> CorrectedTruth:
-    """Return the truth by ids where they pair up, and else by one-to-one matching of boxes.
+    """Return the truth, paired by id if possible, otherwise by one-to-one matching of boxes.
 
-    `source` is as for `known_truth`. A DataError says why a truth does not belong to the dataset.
+    `source` is as for `known_truth`. A DataError explains why it is not the truth of the dataset.
     """
     try:
         truth = known_truth(source, dataset)
     except UnpairedError:
         return match_with_correction(source, dataset)
     rows = np.flatnonzero(~truth.is_spurious & ~dataset.is_ignored)
-    do_meet = compute_iou(dataset.boxes[rows], truth.boxes[rows]) > 0
-    if len(rows) and do_meet.mean() < MIN_MEETING_SHARE and _is_dataset(source):
+    overlaps = compute_iou(dataset.boxes[rows], truth.boxes[rows]) > 0
+    if len(rows) and overlaps.mean() < MIN_OVERLAPPING_SHARE and _is_dataset(source):
         return match_with_correction(source, dataset)
     return CorrectedTruth(truth, is_by_overlap=False, num_matched=int((~truth.is_spurious).sum()))
 
@@ -58,10 +58,10 @@ def _is_dataset(source: str | Path | Dataset) -> bool:
 
 
 def match_with_correction(source: str | Path | Dataset, dataset: Dataset) -> CorrectedTruth:
-    """Match annotations and corrected objects one to one, so that the IoU is largest in total.
+    """Match annotations and corrected objects one to one, so that the total IoU is the largest.
 
     - An annotation without a match is a duplicate if it overlaps a matched object of its label by
-      0.5 or more, and spurious otherwise. An object without a match is missing.
+      an IoU of 0.5 or more, and spurious otherwise. An object without a match is missing.
     - Difficult and crowd objects of the correction are neutral: annotations and proposals on them
       do not count. Objects inside a crowd of the dataset are not missing.
     """
@@ -70,17 +70,17 @@ def match_with_correction(source: str | Path | Dataset, dataset: Dataset) -> Cor
     images, labels = pair_with_clean(where, clean, dataset)
     is_known = (images != UNKNOWN) & np.isfinite(clean.boxes).all(axis=1)
     objects = _select_objects(clean, images, labels, is_known & ~clean.is_ignored)
-    ignored = _ignored_objects(clean, images, is_known & clean.is_ignored)
+    ignored = _select_ignored(clean, images, is_known & clean.is_ignored)
     matches = _match(dataset, objects)
     num_matched = int((matches != NONE).sum())
     if num_matched < MIN_MATCHED_SHARE * int((~dataset.is_ignored).sum()):
         raise DataError(
-            f"{where}: only {num_matched:,} of {len(dataset):,} annotations overlap an object of "
-            "it; it is not a corrected version of the dataset"
+            f"{where}: only {num_matched:,} of {len(dataset):,} annotations overlap an object in "
+            "it, so it is not a corrected version of the dataset; give one with the same images"
         )
     twins = _find_twins(dataset, objects, matches)
     object_rows = np.where(matches == NONE, twins, matches)
-    is_neutral = (object_rows == NONE) & _lies_on(dataset.image_rows, dataset.boxes, ignored)
+    is_neutral = (object_rows == NONE) & _mark_ignored(dataset.image_rows, dataset.boxes, ignored)
     keeps = _keep_objects(dataset, objects, matches)
     places = np.append(np.where(keeps, np.cumsum(keeps) - 1, NONE), NONE)
     has_object = object_rows != NONE
@@ -111,7 +111,7 @@ def match_with_correction(source: str | Path | Dataset, dataset: Dataset) -> Cor
 
 @dataclass(frozen=True, eq=False)
 class CorrectedObjects:
-    """The objects of a correction, by image rows and labels of the dataset."""
+    """The objects of a corrected dataset, with image rows and labels of the audited one."""
 
     image_rows: Rows  # [m]
     labels: Rows  # [m]
@@ -122,12 +122,12 @@ def _select_objects(clean: Dataset, images: Rows, labels: Rows, mask: Mask) -> C
     return CorrectedObjects(images[mask], labels[mask], clean.boxes[mask])
 
 
-def _ignored_objects(clean: Dataset, images: Rows, mask: Mask) -> IgnoredObjects:
+def _select_ignored(clean: Dataset, images: Rows, mask: Mask) -> IgnoredObjects:
     return IgnoredObjects(images[mask], clean.boxes[mask], clean.is_crowd[mask])
 
 
 def _match(dataset: Dataset, objects: CorrectedObjects) -> Rows:
-    """[n] Return the object of each annotation, or NONE; crowds match nothing."""
+    """Return the object [n] of each annotation, or NONE; crowds are not matched."""
     from scipy.optimize import linear_sum_assignment
 
     matches = np.full(len(dataset), NONE, np.int64)
@@ -143,12 +143,12 @@ def _match(dataset: Dataset, objects: CorrectedObjects) -> Rows:
     for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         pairs = order[start:end]
         annotations, left = np.unique(ours[pairs], return_inverse=True)
-        found, right = np.unique(theirs[pairs], return_inverse=True)
-        table = np.zeros((len(annotations), len(found)))
+        candidates, right = np.unique(theirs[pairs], return_inverse=True)
+        table = np.zeros((len(annotations), len(candidates)))
         table[left, right] = gain[pairs]
         chosen = linear_sum_assignment(table, maximize=True)
         is_pair = table[chosen] > 0
-        matches[annotations[chosen[0][is_pair]]] = found[chosen[1][is_pair]]
+        matches[annotations[chosen[0][is_pair]]] = candidates[chosen[1][is_pair]]
     return matches
 
 
@@ -160,14 +160,14 @@ def _find_pairs(
     parts = [(none, none, np.zeros(0))]
     for ours, theirs in iterate_image_pairs(boxes[0], objects.image_rows):
         iou = compute_iou(boxes[1][ours], objects.boxes[theirs])
-        do_meet = iou > 0
-        parts.append((ours[do_meet], theirs[do_meet], iou[do_meet]))
+        overlaps = iou > 0
+        parts.append((ours[overlaps], theirs[overlaps], iou[overlaps]))
     ours, theirs, iou = (np.concatenate(column) for column in zip(*parts, strict=True))
     return ours, theirs, iou
 
 
 def _find_twins(dataset: Dataset, objects: CorrectedObjects, matches: Rows) -> Rows:
-    """[n] Return the matched object that each unmatched annotation repeats, or NONE."""
+    """Return the matched object [n] that each unmatched annotation is a duplicate of, or NONE."""
     twins = np.full(len(dataset), NONE, np.int64)
     is_matched = np.zeros(len(objects.labels), np.bool_)
     is_matched[matches[matches != NONE]] = True
@@ -181,8 +181,8 @@ def _find_twins(dataset: Dataset, objects: CorrectedObjects, matches: Rows) -> R
     return twins
 
 
-def _lies_on(image_rows: Rows, boxes: Floats, ignored: IgnoredObjects) -> Mask:
-    """[n] Mark boxes on an ignored object: IoU of 0.5, or half of their area inside a crowd."""
+def _mark_ignored(image_rows: Rows, boxes: Floats, ignored: IgnoredObjects) -> Mask:
+    """Return a mask [n] of boxes on an ignored object: IoU 0.5, or half the area in a crowd."""
     marks = np.zeros(len(boxes), np.bool_)
     rows = np.flatnonzero(image_rows != UNKNOWN)
     ours, theirs, iou = _find_pairs((image_rows[rows], boxes[rows]), ignored)
@@ -194,11 +194,11 @@ def _lies_on(image_rows: Rows, boxes: Floats, ignored: IgnoredObjects) -> Mask:
 
 
 def _keep_objects(dataset: Dataset, objects: CorrectedObjects, matches: Rows) -> Mask:
-    """[m] Mark objects that are matched or not inside a crowd of the dataset."""
+    """Return a mask [m] of objects that are matched, or not inside a crowd of the dataset."""
     keeps = np.zeros(len(objects.labels), np.bool_)
     keeps[matches[matches != NONE]] = True
     crowds = np.flatnonzero(dataset.is_crowd & (dataset.image_rows != UNKNOWN))
     areas = IgnoredObjects(
         dataset.image_rows[crowds], dataset.boxes[crowds], np.ones(len(crowds), np.bool_)
     )
-    return keeps | ~_lies_on(objects.image_rows, objects.boxes, areas)
+    return keeps | ~_mark_ignored(objects.image_rows, objects.boxes, areas)

@@ -1,4 +1,4 @@
-"""The truth about noise in memory, without a file."""
+"""Derive the truth of noise that was planted in memory, without a file."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from boxmend.scoring.truth import NONE, KnownTruth, TrueObjects
 
 
 def truth_of_noise(clean: Dataset, noisy: Noisy) -> KnownTruth:
-    """Return the truth about a dataset that `disturb` made of `clean`, with missing objects."""
+    """Return the truth of a dataset that `disturb` made from `clean`, including missing objects."""
     truth = noisy.truth
     is_there = ~truth.is_missing
     is_object = (clean.image_rows != UNKNOWN) & ~clean.is_crowd
@@ -22,7 +22,7 @@ def truth_of_noise(clean: Dataset, noisy: Noisy) -> KnownTruth:
         image_rows=clean.image_rows[is_object],
         labels=clean.labels[is_object],
         boxes=clean.boxes[is_object],
-        object_rows=number[source_rows][is_there],  # NONE picks the last
+        object_rows=number[source_rows][is_there],  # NONE selects the last entry
         are_all_known=True,
     )
     return KnownTruth(

@@ -1,12 +1,12 @@
-"""VOC's average precision at one IoU, by the 11-point rule of 2007 and by area under the envelope.
+"""Compute VOC's average precision at one IoU, by 11 points (2007) and by area under the envelope.
 
-The rule, for each class by itself:
+The rule, for each class separately:
 
 1. Detections are sorted by descending score; equal scores keep their order.
 2. Each detection is compared with the true box of its class and image that it overlaps most, even
-   if an earlier detection has matched that box; of equal overlaps the first box counts.
+   if an earlier detection has matched that box; with equal overlaps the first box counts.
 3. With IoU >= 0.5 it is a true positive if it is the first to match that box, and a false positive
-   if it is a later one; it is ignored if the box is difficult. With less it is a false positive.
+   if it is a later one; it is ignored if the box is difficult. Otherwise it is a false positive.
 4. Recall counts the boxes that are not difficult. A class without such boxes has no average
    precision, and the mean leaves it out.
 
@@ -33,18 +33,18 @@ class TrueBoxes:
     image_rows: Rows  # [m]
     labels: Rows  # [m] 0..C-1
     boxes: AnyFloats  # [m, 4] xyxy
-    is_difficult: NDArray[np.bool_]  # [m] neither required nor counted against a detection
+    is_difficult: NDArray[np.bool_]  # [m] need not be detected; detections of them are ignored
 
 
 @dataclass(frozen=True, eq=False)
 class VocScores:
-    """Average precision of each class by both rules, in 0..1, and the counts behind it.
+    """The average precision of each class by both rules, from 0 to 1, and its counts.
 
     For every class, true positives + false positives + ignored = detections.
     """
 
     ap_11_points: NDArray[np.float64]  # [C] NaN for a class without true boxes
-    ap_area: NDArray[np.float64]  # [C] like the column before
+    ap_area: NDArray[np.float64]  # [C] NaN for a class without true boxes
     num_truth: Rows  # [C] true boxes that are not difficult
     num_difficult: Rows  # [C]
     num_detections: Rows  # [C]
@@ -67,8 +67,8 @@ def average_precision(
 ) -> VocScores:
     """Score detections of `num_labels` classes by VOC's rule; see the module docstring.
 
-    Raises ValueError for columns of unequal length, labels out of range and scores that are NaN.
-    Half a million detections (4,952 images, 100 each, 20 classes) take 0.2 s on one core.
+    Raise a ValueError for columns of unequal length, labels out of range and NaN scores.
+    500,000 detections (4,952 images, 100 each, 20 classes) take 0.2 s on one core.
     """
     _check(detections, truth, num_labels)
     found, iou = _best_overlaps(detections, truth)  # [n], [n]
@@ -96,10 +96,10 @@ def average_precision(
 
 
 def _eleven_points(is_true: NDArray[np.bool_], num_truth: int) -> float:
-    """AP = 1/11 * sum over t = 0, 0.1, .., 1 of the best precision at recall >= t (0 if none).
+    """Return 1/11 * sum over t = 0, 0.1, ..., 1 of the best precision at recall >= t (0 if none).
 
-    `is_true` is sorted by descending score. Recall >= k/10 is tested as 10 * hits >= k * num_truth
-    in integers: 3 of 10 are 0.3 here, which sums of 0.1 in floating point miss.
+    `is_true` is sorted by descending score. Recall >= k/10 is tested in integers, as
+    10 * hits >= k * num_truth, since sums of 0.1 in floating point differ from 0.3.
     """
     envelope = np.append(_envelope(is_true), 0.0)  # the last value is for recalls never reached
     first = np.searchsorted(10 * np.cumsum(is_true), np.arange(11) * num_truth, "left")
@@ -107,19 +107,19 @@ def _eleven_points(is_true: NDArray[np.bool_], num_truth: int) -> float:
 
 
 def _area(is_true: NDArray[np.bool_], num_truth: int) -> float:
-    """AP = integral of the envelope over recall: each hit adds a step of 1 / num_truth."""
+    """Return the integral of the envelope over recall: each hit adds a step of 1 / num_truth."""
     return float(_envelope(is_true)[is_true].sum() / num_truth)
 
 
 def _envelope(is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the best precision at this rank or any later one."""
+    """Return for each rank the best precision at this rank or a later one."""
     precision = np.cumsum(is_true) / np.arange(1, len(is_true) + 1)
     envelope: NDArray[np.float64] = np.maximum.accumulate(precision[::-1])[::-1]
     return envelope
 
 
 def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDArray[np.float64]]:
-    """[n] Return the row of the true box that each detection overlaps most, and the IoU.
+    """Return the row [n] of the true box that each detection overlaps most, and the IoU [n].
 
     Only boxes of its image and label count; without any, the row is -1 and the IoU -1.
     """
@@ -127,8 +127,8 @@ def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDAr
     found, iou = np.full(n, -1, np.int64), np.full(n, -1.0)
     num_images = 1 + int(truth.image_rows.max(initial=-1))
     places = truth.labels.astype(np.int64) * num_images + truth.image_rows
-    by_place = np.argsort(places, kind="stable")  # rows of a place stay in their order
-    # A detection in an image beyond all true ones must not land on the next label's first image.
+    by_place = np.argsort(places, kind="stable")  # stable, so rows of a place keep their order
+    # Without this, images after the last true one would count as images of the next label.
     wanted = np.where(
         detections.image_rows < num_images,
         detections.labels.astype(np.int64) * num_images + detections.image_rows,
@@ -161,7 +161,7 @@ def _chunks(rows: Rows, counts: Rows) -> Iterator[Rows]:
 
 
 def _is_first_hit(order: Rows, found: Rows, is_hit: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark, of all hits of a true box, the one that comes first in `order`."""
+    """Return a mask of the hit of each true box that is the first in `order`."""
     hits = order[is_hit[order]]
     _, first = np.unique(found[hits], return_index=True)
     is_first = np.zeros(len(found), np.bool_)

@@ -25,7 +25,7 @@ from boxmend.data.formats.coco.sizes import measure_annotations
 from boxmend.data.progress import Progress
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs.folder import EVALUATION_FILE, Run
-from boxmend.scoring.coco import CocoTruth, coco_scores, detection_sizes
+from boxmend.scoring.coco import CocoTruth, compute_sizes, score_by_coco
 from boxmend.scoring.voc import TrueBoxes, average_precision
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def score(
         TrueBoxes(truth.image_rows, truth.labels, truth.boxes, truth.is_ignored),
         num_labels=n,
     )
-    coco = coco_scores(*_order_by_ids(detections, truth), num_labels=n)
+    coco = score_by_coco(*_order_by_ids(detections, truth), num_labels=n)
     columns = {
         "AP": coco.ap,
         "AP50": coco.ap50,
@@ -246,7 +246,7 @@ def _order_by_ids(detections: Detections, truth: Dataset) -> tuple[Detections, C
         detections.labels,
         detections.scores,
         detections.boxes,
-        sizes=detection_sizes(detections),
+        sizes=compute_sizes(detections),
     )
     coco_truth = CocoTruth(
         rank[truth.image_rows],

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.auditing.fixes.choosing import (
-    KIND_OF_WORD,
+    KINDS_BY_OPTION,
     adjust_probabilities,
-    choose,
+    choose_fixes,
     count_yields,
     measure_precision,
     wilson_interval,
@@ -37,7 +37,7 @@ def said(*told: str, mode: str = "queue") -> dict[str, Verdict]:
 
 def ids(fixes: Fixes, answers: dict[str, Verdict], precision: float | None, *only: str) -> str:
     """The fixes taken, by their one-letter ids."""
-    rows = choose(fixes, answers, precision, only or tuple(KIND_OF_WORD)).rows
+    rows = choose_fixes(fixes, answers, precision, only or tuple(KINDS_BY_OPTION)).rows
     return "".join(fixes.ids[row] for row in rows.tolist())
 
 
@@ -52,13 +52,13 @@ def test_the_largest_set_whose_mean_reaches_the_precision_is_taken(dataset: Data
     assert [ids(fixes, {}, wanted) for wanted in (1, 0.875, 0.8751, 0.75, 0.625, 0)] == [
         *("b", "ab", "b", "abc", "abcd", "abcd"),
     ]
-    chosen = choose(fixes, {}, 0.75)
+    chosen = choose_fixes(fixes, {}, 0.75)
     assert chosen.expected_precision == 0.75
     assert chosen.num_left == 1
 
 
 def test_nothing_is_taken_of_nothing(dataset: Dataset) -> None:
-    chosen = choose(table_of(dataset, []), said("x accept"), 0.5)
+    chosen = choose_fixes(table_of(dataset, []), said("x accept"), 0.5)
     assert (len(chosen.rows), chosen.expected_precision, chosen.num_left) == (0, None, 0)
 
 
@@ -84,7 +84,7 @@ def test_the_yields_of_several_precisions_are_counted_by_kind(dataset: Dataset) 
     ] == [
         *((0.95, 1, 0), (0.9, 1, 1), (0.8, 1, 1), (0.7, 1, 2)),
     ]
-    chosen = choose(fixes, {}, 0.9)
+    chosen = choose_fixes(fixes, {}, 0.9)
     assert (chosen.num_left, chosen.num_likely) == (2, 1)
 
 
@@ -97,17 +97,17 @@ def test_only_some_kinds_are_taken(dataset: Dataset) -> None:
         Fix("d", DUPLICATE, 3, 0.9, kept=4),
     ]
     fixes = table_of(dataset, made)
-    assert [ids(fixes, {}, 0.9, word) for word in KIND_OF_WORD] == ["l", "b", "m", "s", "d"]
+    assert [ids(fixes, {}, 0.9, word) for word in KINDS_BY_OPTION] == ["l", "b", "m", "s", "d"]
     assert ids(fixes, said("b accept"), 0.9, "labels", "spurious") == "ls"
     for only, words in ((["names"], "'names'"), ([], "empty")):
         with pytest.raises(UsageError, match=words):
-            choose(fixes, {}, 0.9, only)
+            choose_fixes(fixes, {}, 0.9, only)
 
 
 @pytest.mark.parametrize("precision", [-0.1, 1.1, float("nan"), "high", True])
 def test_a_precision_that_is_no_share_is_refused(dataset: Dataset, precision: float) -> None:
     with pytest.raises(UsageError, match="precision is"):
-        choose(table_of(dataset, []), {}, precision)
+        choose_fixes(table_of(dataset, []), {}, precision)
 
 
 def test_people_go_before_the_model(dataset: Dataset) -> None:
@@ -117,8 +117,8 @@ def test_people_go_before_the_model(dataset: Dataset) -> None:
     assert ids(fixes, answers, 1.0) == "a"
     assert ids(fixes, answers, None) == "a"
     assert ids(fixes, answers, 0.0) == "acd"
-    assert choose(fixes, answers, 1.0).num_left == 2
-    assert choose(fixes, answers, 0.5).expected_precision == pytest.approx(2 / 3)
+    assert choose_fixes(fixes, answers, 1.0).num_left == 2
+    assert choose_fixes(fixes, answers, 0.5).expected_precision == pytest.approx(2 / 3)
 
 
 def test_what_people_accepted_does_not_make_up_for_others(dataset: Dataset) -> None:
@@ -145,7 +145,7 @@ def test_a_removal_wins_if_it_is_more_probable_than_all_changes(
     ]
     fixes = table_of(dataset, made)
     assert ids(fixes, {}, 0.0) == taken
-    assert choose(fixes, {}, 0.0).num_left == (0 if taken == "s" else 1)
+    assert choose_fixes(fixes, {}, 0.0).num_left == (0 if taken == "s" else 1)
 
 
 def test_what_was_accepted_wins_and_of_both_the_later(dataset: Dataset) -> None:
@@ -153,7 +153,7 @@ def test_what_was_accepted_wins_and_of_both_the_later(dataset: Dataset) -> None:
     fixes = table_of(dataset, made)
 
     def taken(*words: str) -> list[str]:
-        return [fixes.ids[row] for row in choose(fixes, said(*words), 0.95).rows]
+        return [fixes.ids[row] for row in choose_fixes(fixes, said(*words), 0.95).rows]
 
     assert taken() == ["label", "box"]
     assert taken("gone accept") == ["gone"]
@@ -178,7 +178,7 @@ def test_of_two_removals_of_an_annotation_one_is_taken(dataset: Dataset) -> None
     made = [Fix("s", SPURIOUS, 0, 0.6), Fix("d", DUPLICATE, 0, 0.7, kept=1)]
     fixes = table_of(dataset, made)
     assert ids(fixes, {}, 0.0) == "d"
-    assert choose(fixes, {}, 0.0).num_left == 0
+    assert choose_fixes(fixes, {}, 0.0).num_left == 0
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_order_stays_and_all_are_probabilities_whatever_people_say(
     by_table = sorted(open_ones, key=lambda k: shares[k])
     assert (np.diff(found[by_table]) >= -1e-12).all()
     for precision in (0.5, 0.95):
-        chosen = choose(fixes, told, precision)
+        chosen = choose_fixes(fixes, told, precision)
         taken = set(chosen.rows.tolist())
         assert {k for k, one in enumerate(answers[: len(made)]) if one == "accept"} <= taken
         assert not {k for k, one in enumerate(answers[: len(made)]) if one == "reject"} & taken
@@ -301,7 +301,7 @@ def test_what_is_taken_does_not_depend_on_the_order_of_the_table(dataset: Datase
     made = [Fix(name, LABEL, k % 6, 0.5, label=0) for k, name in enumerate("abcdef")]
     fixes = table_of(dataset, made)
     turned = fixes.take(np.arange(6)[::-1])
-    one, other = choose(fixes, {}, 0.5), choose(turned, {}, 0.5)
+    one, other = choose_fixes(fixes, {}, 0.5), choose_fixes(turned, {}, 0.5)
     assert {fixes.ids[k] for k in one.rows} == {turned.ids[k] for k in other.rows}
 
 

@@ -78,7 +78,7 @@ def test_a_run_without_a_table_is_told_to_audit(tmp_path: Path, dataset: Dataset
 
 
 def test_a_table_of_other_annotations_is_refused(path: Path, dataset: Dataset) -> None:
-    with pytest.raises(DataError, match="is of other annotations; audit again"):
+    with pytest.raises(DataError, match="belongs to other annotations; audit again"):
         read_fixes(path, dataset, "0" * 64)
 
 
@@ -91,7 +91,7 @@ def test_a_torn_file_is_told(path: Path, dataset: Dataset, end: int) -> None:
 
 def test_something_else_is_told(path: Path, dataset: Dataset) -> None:
     pq.write_table(pa.table({"fix": ["a"]}), path)
-    with pytest.raises(DataError, match="is no table of fixes of version 1"):
+    with pytest.raises(DataError, match="is not a table of fixes of version 1"):
         read_fixes(path, dataset, SHA)
     path.unlink()
     path.mkdir()

@@ -175,7 +175,7 @@ def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
 def test_a_line_that_is_no_verdict_is_named(tmp_path: Path, line: bytes) -> None:
     good = b'{"fix": "a", "verdict": "skip"}\n'
     (tmp_path / VERDICTS_FILE).write_bytes(good + line + b"\n" + good)
-    with pytest.raises(DataError, match=r"verdicts.jsonl: line 2 is no verdict"):
+    with pytest.raises(DataError, match=r"verdicts.jsonl: line 2 is not a verdict"):
         read_verdicts(tmp_path)
 
 

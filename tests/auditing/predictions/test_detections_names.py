@@ -46,9 +46,9 @@ def test_an_image_is_told_by_id_name_or_stem(
 def test_a_name_that_two_images_share_is_refused_unless_the_id_chooses(
     tmp_path: Path, name: str
 ) -> None:
-    with pytest.raises(DataError, match=r"detection 0 .*(more than one image|is no image)"):
+    with pytest.raises(DataError, match=r"detection 0 .*(more than one image|have no image)"):
         row(tmp_path, dict(PLACES), image_id=name)
-    with pytest.raises(DataError, match=r"detection 0 .*(more than one image|is no image)"):
+    with pytest.raises(DataError, match=r"detection 0 .*(more than one image|have no image)"):
         row(tmp_path, dict(PLACES), image_id=..., file_name=name)
     if "/" not in name:
         assert row(tmp_path, dict(PLACES), image_id=13, file_name=name) == 2
@@ -67,7 +67,7 @@ def test_an_id_that_is_the_stem_of_another_image_is_refused_as_text(tmp_path: Pa
 # images of a folder from 1.
 def test_a_file_name_goes_before_an_id(tmp_path: Path) -> None:
     assert row(tmp_path, dict(PLACES), image_id=12, file_name="000001.jpg") == 0
-    with pytest.raises(DataError, match=r'file_name "new\.jpg" is no image'):
+    with pytest.raises(DataError, match=r'no image with file_name "new\.jpg"'):
         row(tmp_path, dict(PLACES), image_id=12, file_name="new.jpg")
 
 
@@ -77,9 +77,9 @@ def test_a_number_may_be_a_file_name_where_ids_are_no_numbers(tmp_path: Path) ->
     assert row(tmp_path, names, image_id=42) == 0
     assert row(tmp_path, names, image_id="000042") == 0
     assert row(tmp_path, names, image_id="dog") == 1
-    with pytest.raises(DataError, match="image_id 7 is no image"):
+    with pytest.raises(DataError, match="no image with image_id 7"):
         row(tmp_path, names, image_id=7)
-    with pytest.raises(DataError, match="image_id 42 is no image"):
+    with pytest.raises(DataError, match="no image with image_id 42"):
         row(tmp_path, {"000042.jpg": 1}, image_id=42)  # here ids are numbers, and 42 is none
     both: dict[str, int | str] = {"042.jpg": "a", "42.jpg": "b"}
     with pytest.raises(DataError, match="image_id 42 means more than one image"):
@@ -115,21 +115,27 @@ def test_a_class_whose_name_is_a_number_goes_before_that_number(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"image_id": 8}, "image_id 8 is no image of the data; it has 2 images, such as 7 (a.jpg)"),
-        ({"image_id": "c.jpg"}, 'image_id "c.jpg" is no image of the data'),
-        ({"image_id": 7.5}, "image_id 7.5 is no image"),
-        ({"image_id": 10**30}, f"image_id {10**30} is no image"),
-        ({"image_id": "x" * 9000}, "xxx... is no image"),
-        ({"image_id": "/" * 4000}, "is no image"),
-        ({"image_id": ""}, 'image_id "" is no image'),
+        (
+            {"image_id": 8},
+            "the data have no image with image_id 8; they have 2 images, such as 7 (a.jpg)",
+        ),
+        ({"image_id": "c.jpg"}, 'the data have no image with image_id "c.jpg"'),
+        ({"image_id": 7.5}, "no image with image_id 7.5"),
+        ({"image_id": 10**30}, f"no image with image_id {10**30}"),
+        ({"image_id": "x" * 9000}, "xxx...; they have 2 images"),
+        ({"image_id": "/" * 4000}, "the data have no image"),
+        ({"image_id": ""}, 'no image with image_id ""'),
         (
             {"category_id": 2},
-            "category_id 2 is no class of the data; its classes are cat (18), dog",
+            "the data have no class with category_id 2; their classes are cat (18), dog",
         ),
-        ({"category_id": "bird"}, 'category_id "bird" is no class'),
-        ({"category_id": "²"}, "is no class"),  # a digit, but not one that makes a number
-        ({"category_id": "9" * 5000}, "is no class"),
-        ({"category_name": "Cat"}, 'category_name "Cat" is no class'),
+        ({"category_id": "bird"}, 'no class with category_id "bird"'),
+        (
+            {"category_id": "²"},
+            "the data have no class",
+        ),  # a digit, but not one that makes a number
+        ({"category_id": "9" * 5000}, "the data have no class"),
+        ({"category_name": "Cat"}, 'no class with category_name "Cat"'),
     ],
 )
 def test_what_is_unknown_is_refused_by_file_place_and_value(
@@ -144,5 +150,5 @@ def test_what_is_unknown_is_refused_by_file_place_and_value(
 
 
 def test_a_dataset_without_images_knows_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="image_id 7 is no image of the data; they have none"):
+    with pytest.raises(DataError, match="no image with image_id 7; they have no images"):
         read_exactly(written(tmp_path, [GOOD]), catalogue({}))

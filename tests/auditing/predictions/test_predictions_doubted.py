@@ -34,7 +34,7 @@ def test_a_fit_by_chance_is_refused_if_poor_and_told_if_good(tmp_path: Path) -> 
     ):
         box_formats.ensure_own_images(found, iou=0.2, chance=0.19, num_checked=50)
     (note,) = box_formats.ensure_own_images(found, iou=0.52, chance=0.5, num_checked=50)
-    assert "(mean best IoU 0.50 and 0.52): it is not clear whether" in note
+    assert "(mean best IoU 0.50 and 0.52); check that they belong" in note
     # A tenth of the way from 0.5 to 1 is 0.55; and few boxes tell nothing.
     assert box_formats.ensure_own_images(found, iou=0.56, chance=0.5, num_checked=50) == []
     assert box_formats.ensure_own_images(found, iou=0.2, chance=0.19, num_checked=49) == []
@@ -91,7 +91,7 @@ def test_a_list_without_faint_detections_is_told(
     found = read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
     assert found.cut == limit
     assert [note[:46] for note in found.notes] == (
-        [f"WARNING: no detection has a score below {limit:.2g}, as if"[:46]] if is_told else []
+        [f"WARNING: no detection has a score below {limit:.2g}, so the"[:46]] if is_told else []
     )
 
 

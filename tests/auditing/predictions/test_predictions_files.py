@@ -112,7 +112,7 @@ def test_class_columns_and_folds_of_a_table_are_read_by_name(tmp_path: Path) -> 
     assert found.class_scores.shape == (60, 3)
     assert found.class_scores.argmax(axis=1).tolist() == found.labels.tolist()
     assert sorted(set(found.folds.tolist())) == [0, 1, 2, 3, 4]
-    assert found.notes == ["columns of no class of the data: p_bird"]
+    assert found.notes == ["columns without a class of the data are ignored: p_bird"]
 
 
 @pytest.mark.parametrize(
@@ -243,15 +243,15 @@ def test_the_order_of_files_and_rows_does_not_matter(tmp_path: Path) -> None:
 
 
 BAD_TABLES: list[tuple[str, dict[str, Any], str]] = [
-    ("csv", {"score": None}, "has no column of score; its columns are image, x1, y1"),
-    ("parquet", {"x2": None, "image": None}, r"has no column of image, a box \(x1, y1, x2, y2\)"),
+    ("csv", {"score": None}, "has no column for score; its columns are image, x1, y1"),
+    ("parquet", {"x2": None, "image": None}, r"has no column for image, a box \(x1, y1, x2, y2\)"),
     ("csv", {"score": [0.5] * 59 + [None]}, r"row 59 \(the first is 0\): score is empty or no"),
     ("parquet", {"x1": [float("nan")] + [1.0] * 59}, r"row 0 \(the first is 0\): x1 is empty"),
-    ("csv", {"y1": ["high"] * 60}, "column y1 is no numbers"),
+    ("csv", {"y1": ["high"] * 60}, "column y1 has other values than numbers"),
     ("parquet", {"image": [None] + ["000001.jpg"] * 59}, "row 0 .*image is empty"),
     ("parquet", {"label": [[1]] * 60}, "column label"),
-    ("parquet", {"fold": [0.5] * 60}, "row 0 .*fold is no whole number"),
-    ("csv", {"X_1": [1] * 60}, "columns 'x1' and 'X_1' are one too many"),
+    ("parquet", {"fold": [0.5] * 60}, "row 0 .*fold is not a whole number"),
+    ("csv", {"X_1": [1] * 60}, "columns 'x1' and 'X_1' mean the same"),
     ("parquet", {"label": ["bird"] * 60}, "60 of 60 detections are of classes"),
 ]
 
@@ -292,11 +292,11 @@ def test_a_file_of_something_else_is_told(tmp_path: Path, name: str, content: by
 def test_no_detection_at_all_is_refused_and_one_empty_file_of_several_told(tmp_path: Path) -> None:
     dataset = coco(tmp_path)
     empty = as_json(tmp_path / "empty.json", [])
-    with pytest.raises(DataError, match="no detection at all"):
+    with pytest.raises(DataError, match="there is no detection"):
         read_predictions([empty], dataset)
     found = read_predictions([empty, as_json(tmp_path / "found.json", results())], dataset)
     assert len(found) == 60
-    assert found.notes == [f"no detection at all in {empty}"]
+    assert found.notes == [f"there is no detection in {empty}"]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_no_detection_at_all_is_refused_and_one_empty_file_of_several_told(tmp_p
         ([], UsageError, "no predictions given"),
         (["nowhere.json"], UsageError, "no such file or folder"),
         (["found.json", "found.json"], UsageError, "is given twice"),
-        (["folder"], DataError, "no predictions found; expected COCO results"),
+        (["folder"], DataError, "there are no predictions in this folder; expected COCO"),
     ],
 )
 def test_places_that_hold_nothing_are_told(

@@ -62,7 +62,7 @@ def test_another_numbering_of_classes_is_found_out_and_told(
     found = read_predictions([as_json(tmp_path / "found.json", results(numbers))], dataset)
     by_hand(found, dataset)
     assert len(found.notes) == 1
-    assert f"are {words}, not the category ids of the data: so 100%" in found.notes[0]
+    assert f"are read as {words}, not the category ids of the data, since 100%" in found.notes[0]
 
 
 @pytest.mark.parametrize(("first", "num_notes"), [(0, 0), (1, 1)])
@@ -85,7 +85,7 @@ def test_numbers_of_files_are_told_from_ids_by_what_overlaps(tmp_path: Path) -> 
         entry["image_id"] -= 100
     found = read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
     assert sorted(found.image_rows.tolist()) == sorted(dataset.image_rows.tolist())
-    assert any("are named by the numbers in file names, not ids" in one for one in found.notes)
+    assert any("are read as the numbers in file names, not as ids" in one for one in found.notes)
 
 
 def corners(box: Sides) -> Sides:
@@ -118,8 +118,7 @@ def test_boxes_in_another_format_are_converted_and_told(tmp_path: Path, words: s
     found = read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
     by_hand(found, dataset)
     assert len(found.notes) == 1
-    assert f"are {words}, not x, y, width and height in pixels" in found.notes[0]
-    assert "They were read as" in found.notes[0]
+    assert f"are read as {words}, not x, y, width and height in pixels" in found.notes[0]
 
 
 def test_boxes_of_poor_detectors_stay_in_the_format_they_should_have(tmp_path: Path) -> None:
@@ -141,7 +140,7 @@ def test_boxes_of_poor_detectors_stay_in_the_format_they_should_have(tmp_path: P
 def test_boxes_that_fit_in_no_format_are_refused(tmp_path: Path) -> None:
     dataset = coco(tmp_path)
     entries = [one | {"bbox": [170, 80, 4, 4]} for one in results()]
-    with pytest.raises(DataError, match="hardly overlap the annotations, in whatever format"):
+    with pytest.raises(DataError, match="hardly overlap the annotations in any known format"):
         read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
 
 
@@ -150,7 +149,9 @@ def test_shares_need_the_size_of_images(tmp_path: Path) -> None:
     folder = tmp_path / "labels"
     folder.mkdir()
     (folder / "000003.txt").write_text("0 0.5 0.5 0.25 0.5 0.9\n")
-    with pytest.raises(DataError, match=r"000003\.txt: line 0 .* 000003\.jpg, whose size is not"):
+    with pytest.raises(
+        DataError, match=r"000003\.txt: line 0 .* 000003\.jpg, whose size is unknown"
+    ):
         read_predictions([folder], dataset)
 
 
@@ -172,7 +173,7 @@ def test_other_classes_are_passed_over_if_few_and_refused_if_many(tmp_path: Path
     found = read_predictions([as_json(tmp_path / "few.json", [*results(), bird])], dataset)
     by_hand(found, dataset)
     assert found.notes == [
-        "1 of 61 detections were passed over, of classes that the data do not have: bird"
+        "1 of 61 detections are skipped, since they are of classes that the data do not have: bird"
     ]
     with pytest.raises(DataError, match=r"61 of 121 detections .* do not have: bird; the classes"):
         read_predictions([as_json(tmp_path / "many.json", results() + [bird] * 61)], dataset)
@@ -182,7 +183,7 @@ def test_numbers_of_other_classes_are_refused(tmp_path: Path) -> None:
     dataset = coco(tmp_path, 60)
     right = dict(zip((3, 9, 5), (9, 5, 3), strict=True))
     entries = [one | {"category_id": right[one["category_id"]]} for one in results(num_images=60)]
-    with pytest.raises(DataError, match="the classes mean something else than those of the data"):
+    with pytest.raises(DataError, match="the classes are not those of the data"):
         read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
 
 
@@ -194,7 +195,7 @@ def test_few_boxes_do_not_tell_a_numbering(tmp_path: Path) -> None:
     named = as_json(tmp_path / "own.json", results()[:4])
     found = read_predictions([named], dataset)
     assert len(found) == 4
-    assert "were taken for the category ids of the data; too few boxes" in found.notes[0]
+    assert "are read as the category ids of the data; too few boxes" in found.notes[0]
 
 
 def test_other_images_are_passed_over_or_refused(tmp_path: Path) -> None:
@@ -204,9 +205,9 @@ def test_other_images_are_passed_over_or_refused(tmp_path: Path) -> None:
     by_hand(found, dataset)
     assert len(found.notes) == 1
     assert found.notes[0].startswith("4 of 34 images in ")
-    assert "passed over, such as 'elsewhere-0', 'elsewhere-1'" in found.notes[0]
+    assert "skipped, such as 'elsewhere-0', 'elsewhere-1'" in found.notes[0]
     for name, entries in (("all", elsewhere), ("most", elsewhere + results()[:2])):
-        with pytest.raises(DataError, match="are no images of the data, such as 'elsewhere-0'"):
+        with pytest.raises(DataError, match="are not in the data, such as 'elsewhere-0'"):
             read_predictions([as_json(tmp_path / f"{name}.json", entries)], dataset)
 
 
@@ -220,7 +221,7 @@ def test_images_without_detections_are_counted(tmp_path: Path) -> None:
     ("scores", "message"),
     [
         ([0.5, -2.0, 3.1], "below 0 look like logits"),
-        ([50.0, 99.5, 12.0], "look like percent: divide them by 100"),
+        ([50.0, 99.5, 12.0], "look like percentages: divide them by 100"),
         ([0.5, 0.7, 700.0], "give probabilities"),
     ],
 )

@@ -145,7 +145,7 @@ def test_folds_without_predictions_are_named(toys: Path, tmp_path: Path) -> None
     with pytest.raises(DataError) as caught:
         read_predictions([out], dataset)
     message = str(caught.value)
-    assert "no predictions of 2 of 3 folds" in message
+    assert "2 of 3 folds have no predictions" in message
     assert "fold-0/predictions.json" in message
     assert "fold-2/predictions.json" in message
     assert "fold-1" not in message

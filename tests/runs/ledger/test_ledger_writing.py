@@ -147,7 +147,7 @@ def test_resuming_without_a_state_begins_anew(tmp_path: Path) -> None:
 
 def test_a_ledger_is_never_begun_over_another(tmp_path: Path) -> None:
     before = uninterrupted(tmp_path, visits(25))
-    with pytest.raises(OutputError, match="holds a ledger already"):
+    with pytest.raises(OutputError, match="has a ledger already"):
         Ledger.create(tmp_path)
     assert bytes_of(tmp_path) == before
 

@@ -33,26 +33,28 @@ def known(values: np.ndarray | None) -> np.ndarray:
 class TestMistakenness:
     def test_a_detection_of_the_same_label_lowers_the_suspicion(self) -> None:
         found = detected((0, VAN, 0.75, tall(8)))
-        result = mistakenness.suspicion(annotated([BOX], [VAN]), found)
+        result = mistakenness.suspect_annotations(annotated([BOX], [VAN]), found)
         assert known(result.labels).tolist() == [(-0.75 + 1) / 2]
         # IoU .8: i = (1 - .8) / .5 = .4
         assert known(result.boxes)[0] == pytest.approx((0.75 * (2 * 0.4 - 1) + 1) / 2)
 
     def test_a_detection_of_another_label_raises_the_suspicion(self) -> None:
         found = detected((0, BUS, 0.75, BOX))
-        result = mistakenness.suspicion(annotated([BOX], [VAN]), found)
+        result = mistakenness.suspect_annotations(annotated([BOX], [VAN]), found)
         assert known(result.labels).tolist() == [(0.75 + 1) / 2]
         assert known(result.boxes).tolist() == [(0.75 * -1 + 1) / 2]  # IoU 1: i = 0
 
     @pytest.mark.parametrize(("height", "is_matched"), [(5, True), (4.9, False)])
     def test_half_an_overlap_is_enough(self, height: float, is_matched: bool) -> None:
         found = detected((0, BUS, 0.5, tall(height)))
-        result = mistakenness.suspicion(annotated([BOX], [VAN]), found)
+        result = mistakenness.suspect_annotations(annotated([BOX], [VAN]), found)
         assert (known(result.labels)[0] == 0.75) == is_matched
         assert known(result.labels)[0] == (0.75 if is_matched else 0.5)
 
     def test_without_a_match_the_label_is_in_the_middle_and_the_box_suspicious(self) -> None:
-        result = mistakenness.suspicion(annotated([BOX], [VAN]), detected((0, VAN, 0.9, FAR)))
+        result = mistakenness.suspect_annotations(
+            annotated([BOX], [VAN]), detected((0, VAN, 0.9, FAR))
+        )
         assert known(result.labels).tolist() == [0.5]
         assert known(result.boxes).tolist() == [1]
 
@@ -62,17 +64,17 @@ class TestMistakenness:
         # Both detections overlap annotation 0 most; the surer one gets it, the other gets 1.
         dataset = annotated([BOX, tall(8)], [VAN, VAN])
         found = detected((0, VAN, 0.25, BOX), (0, BUS, 0.75, BOX))
-        result = mistakenness.suspicion(dataset, found)
+        result = mistakenness.suspect_annotations(dataset, found)
         assert known(result.labels).tolist() == [(0.75 + 1) / 2, (-0.25 + 1) / 2]
 
     def test_detections_of_other_images_do_not_count(self) -> None:
         dataset = annotated([BOX, BOX], [VAN, VAN], images=[0, 2])
         found = detected((2, BUS, 0.5, BOX), (1, BUS, 1.0, BOX))
-        result = mistakenness.suspicion(dataset, found)
+        result = mistakenness.suspect_annotations(dataset, found)
         assert known(result.labels).tolist() == [0.5, 0.75]
 
     def test_there_are_no_default_flags(self) -> None:
-        result = mistakenness.suspicion(annotated([BOX], [VAN]), detected())
+        result = mistakenness.suspect_annotations(annotated([BOX], [VAN]), detected())
         assert result.is_label_flagged is result.is_box_flagged is None
 
 
@@ -82,25 +84,31 @@ class TestHotcoco:
         self, score: float, is_flagged: bool
     ) -> None:
         dataset = annotated([FAR, BOX], [VAN, VAN])
-        result = hotcoco.suspicion(dataset, detected((0, BUS, score, tall(8))))
+        result = hotcoco.suspect_annotations(dataset, detected((0, BUS, score, tall(8))))
         assert known(result.labels).tolist() == [0, score]
         assert known(result.is_label_flagged).tolist() == [False, is_flagged]
 
     def test_not_where_one_of_the_own_label_found_it_too(self) -> None:
         found = detected((0, BUS, 0.75, BOX), (0, VAN, 0.5, BOX))
-        assert known(hotcoco.suspicion(annotated([BOX], [VAN]), found).labels).tolist() == [0]
+        assert known(
+            hotcoco.suspect_annotations(annotated([BOX], [VAN]), found).labels
+        ).tolist() == [0]
 
     def test_the_surest_of_several_counts(self) -> None:
         found = detected((0, BUS, 0.5, BOX), (0, TRUCK, 0.75, BOX), (0, BUS, 0.25, BOX))
-        assert known(hotcoco.suspicion(annotated([BOX], [VAN]), found).labels).tolist() == [0.75]
+        assert known(
+            hotcoco.suspect_annotations(annotated([BOX], [VAN]), found).labels
+        ).tolist() == [0.75]
 
     def test_it_knows_no_bad_boxes(self) -> None:
-        result = hotcoco.suspicion(annotated([BOX], [VAN]), detected((0, VAN, 0.9, tall(6))))
+        result = hotcoco.suspect_annotations(
+            annotated([BOX], [VAN]), detected((0, VAN, 0.9, tall(6)))
+        )
         assert result.boxes is None
         assert result.is_box_flagged is None
 
     def test_without_detections_nothing_is_suspicious(self) -> None:
-        result = hotcoco.suspicion(annotated([BOX], [VAN]), detected())
+        result = hotcoco.suspect_annotations(annotated([BOX], [VAN]), detected())
         assert known(result.labels).tolist() == [0]
 
 
@@ -108,7 +116,7 @@ class TestObjectLab:
     def test_badly_located_boxes_are_unlike_the_best_detection_of_their_label(self) -> None:
         pytest.importorskip("cleanlab")
         found = detected((0, VAN, 0.75, tall(6)), (0, BUS, 0.75, BOX))
-        result = objectlab.suspicion(annotated([BOX], [VAN]), found)
+        result = objectlab.suspect_annotations(annotated([BOX], [VAN]), found)
         # Similarity .9 IoU + .1 exp(-.1 distance of centres): IoU .6, centres (5, 5) and (5, 3).
         similarity = 0.9 * 0.6 + 0.1 * math.exp(-0.1 * 2)
         assert known(result.boxes)[0] == pytest.approx(1 - similarity)
@@ -119,7 +127,7 @@ class TestObjectLab:
         # Another label, IoU .8, centres 1 apart: the swap score is 1 - similarity. It is never
         # below the least similarity of all pairs, which the far detection makes next to nothing.
         found = detected((0, BUS, score, tall(8)), (0, VAN, 0.5, FAR))
-        result = objectlab.suspicion(annotated([BOX], [VAN]), found)
+        result = objectlab.suspect_annotations(annotated([BOX], [VAN]), found)
         similarity = 0.9 * 0.8 + 0.1 * math.exp(-0.1)
         assert known(result.labels)[0] == pytest.approx(similarity if is_sure else 0)
 
@@ -129,7 +137,7 @@ class TestObjectLab:
         from cleanlab.object_detection.filter import find_label_issues
 
         dataset, found = crowded(np.random.default_rng(2))
-        result = objectlab.suspicion(dataset, found)
+        result = objectlab.suspect_annotations(dataset, found)
         is_flagged = known(result.is_label_flagged) | known(result.is_box_flagged)
         ours = np.zeros(len(dataset.images), np.bool_)
         np.logical_or.at(ours, dataset.image_rows, is_flagged)
@@ -146,12 +154,14 @@ class TestObjectLab:
 
     def test_no_annotations_are_no_trouble(self) -> None:
         pytest.importorskip("cleanlab")
-        result = objectlab.suspicion(annotated([], []), detected((0, VAN, 0.9, BOX)))
+        result = objectlab.suspect_annotations(annotated([], []), detected((0, VAN, 0.9, BOX)))
         assert len(known(result.labels)) == 0
 
     def test_an_image_without_detections_is_no_trouble(self) -> None:
         pytest.importorskip("cleanlab")
-        result = objectlab.suspicion(annotated([BOX, FAR], [VAN, BUS], images=[0, 1]), detected())
+        result = objectlab.suspect_annotations(
+            annotated([BOX, FAR], [VAN, BUS], images=[0, 1]), detected()
+        )
         assert known(result.labels).tolist() == known(result.boxes).tolist() == [0, 0]
 
     def test_without_cleanlab_the_message_says_how_to_install_it(
@@ -159,7 +169,7 @@ class TestObjectLab:
     ) -> None:
         monkeypatch.setitem(sys.modules, "cleanlab.object_detection", None)
         with pytest.raises(UsageError, match=r"pip install 'boxmend\[compare\]'"):
-            objectlab.suspicion(annotated([BOX], [VAN]), detected())
+            objectlab.suspect_annotations(annotated([BOX], [VAN]), detected())
 
 
 def crowded(rng: np.random.Generator) -> tuple[Dataset, Detections]:
@@ -185,7 +195,7 @@ class TestBoxmend:
             seen(1, RELABELLED, BUS, loss=math.log(4), box=tall(6)),
             seen(2, DISCARDED, loss=0, box=tall(8)),
         ]
-        result = boxmend_finder.suspicion(opened(dataset, visits), np.arange(4))
+        result = boxmend_finder.suspect_annotations(opened(dataset, visits), np.arange(4))
         # Doubt is 1 - exp(-loss); what was never judged is not doubted.
         assert known(result.labels) == pytest.approx([1 / 2, 3 / 4, 0, 0])
         assert known(result.is_label_flagged).tolist() == [False, True, True, False]
@@ -194,7 +204,9 @@ class TestBoxmend:
 
     def test_a_run_without_judgements_and_moves_has_no_suspicion(self) -> None:
         dataset = annotated([BOX], [VAN])
-        result = boxmend_finder.suspicion(opened(dataset, [seen(0, UNJUDGED)]), np.arange(1))
+        result = boxmend_finder.suspect_annotations(
+            opened(dataset, [seen(0, UNJUDGED)]), np.arange(1)
+        )
         assert result.labels is result.boxes is None
 
 

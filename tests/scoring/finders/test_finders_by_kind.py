@@ -55,7 +55,7 @@ def test_images_without_annotations_are_included_on_request() -> None:
 class TestMistakennessByKind:
     def test_without_a_match_an_annotation_may_be_spurious_and_has_no_mistakenness(self) -> None:
         dataset = annotated([BOX, FAR], [VAN, VAN])
-        result = mistakenness.by_kind(dataset, detected((0, BUS, 0.75, BOX))).annotations
+        result = mistakenness.suspect_by_kind(dataset, detected((0, BUS, 0.75, BOX))).annotations
         assert result[Kind.SPURIOUS].scores.tolist() == [0, 1]
         flags = result[Kind.SPURIOUS].is_flagged
         assert flags is not None
@@ -71,7 +71,7 @@ class TestMistakennessByKind:
             (0, VAN, 0.9, BOX), (0, BUS, 0.95, FAR), (0, BUS, 0.96, AWAY), (0, VAN, 0.3, BOX)
         )
         found = replace(found, scores=np.array([0.9, 0.95, 0.96, 0.3]))
-        missing = offered(mistakenness.by_kind(dataset, found))
+        missing = offered(mistakenness.suspect_by_kind(dataset, found))
         assert missing.proposed.scores.tolist() == [0.95, 0.96, 0.3]
         assert missing.proposed.labels.tolist() == [BUS, BUS, VAN]
         assert missing.is_flagged.tolist() == [False, True, False]  # .95 is not above .95
@@ -81,7 +81,7 @@ class TestHotcocoByKind:
     def test_missing_objects_are_detections_that_meet_no_annotation(self) -> None:
         dataset = annotated([BOX, FAR], [VAN, VAN])
         found = detected((0, BUS, 0.75, BOX), (0, BUS, 0.5, AWAY), (0, VAN, 0.25, (80, 10, 90, 20)))
-        result = hotcoco.by_kind(dataset, found)
+        result = hotcoco.suspect_by_kind(dataset, found)
         assert result.annotations.keys() == {Kind.WRONG_LABEL}
         assert result.annotations[Kind.WRONG_LABEL].scores.tolist() == [0.75, 0]
         missing = offered(result)
@@ -90,7 +90,9 @@ class TestHotcocoByKind:
         assert set(missing.proposed.boxes[:, 0].tolist()) == {20, 80}
 
     def test_no_detections_give_no_missing_objects(self) -> None:
-        assert len(offered(hotcoco.by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
+        assert (
+            len(offered(hotcoco.suspect_by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
+        )
 
 
 class TestObjectLabByKind:
@@ -98,8 +100,8 @@ class TestObjectLabByKind:
         pytest.importorskip("cleanlab")
         dataset = annotated([BOX, FAR], [VAN, BUS])
         found = detected((0, VAN, 0.99, tall(6)), (0, TRUCK, 0.97, FAR))
-        before = objectlab.suspicion(dataset, found)
-        result = objectlab.by_kind(dataset, found).annotations
+        before = objectlab.suspect_annotations(dataset, found)
+        result = objectlab.suspect_by_kind(dataset, found).annotations
         assert result.keys() == {Kind.WRONG_LABEL, Kind.BAD_BOX}
         assert before.labels is not None
         assert before.boxes is not None
@@ -114,7 +116,7 @@ class TestObjectLabByKind:
         found = detected(
             (0, VAN, 0.99, BOX), (1, VAN, 0.99, BOX), (0, VAN, 0.96, near), (2, VAN, 0.5, FAR)
         )
-        missing = offered(objectlab.by_kind(replaced_images(dataset, 3), found))
+        missing = offered(objectlab.suspect_by_kind(replaced_images(dataset, 3), found))
         # The score is the similarity with the nearest annotation of its class, .1 exp(-.1 * 13),
         # or, where there is none, the least of all similarities times how unsure it is.
         least = 0.1 * math.exp(-0.1 * 13)
@@ -165,7 +167,7 @@ class TestObjectLabByKind:
         from cleanlab.object_detection.filter import find_label_issues
 
         dataset, found = sure_scenes(np.random.default_rng(3))
-        result = objectlab.by_kind(dataset, found)
+        result = objectlab.suspect_by_kind(dataset, found)
         ours = np.zeros(len(dataset.images), np.bool_)
         for ranked in result.annotations.values():
             assert ranked.is_flagged is not None
@@ -185,10 +187,10 @@ class TestObjectLabByKind:
 
     def test_no_annotations_and_no_detections_give_nothing(self) -> None:
         pytest.importorskip("cleanlab")
-        result = objectlab.by_kind(annotated([], []), detected())
+        result = objectlab.suspect_by_kind(annotated([], []), detected())
         assert len(result.annotations[Kind.WRONG_LABEL].scores) == 0
         assert len(offered(result).proposed) == 0
-        alone = objectlab.by_kind(annotated([], []), detected((0, VAN, 0.99, BOX)))
+        alone = objectlab.suspect_by_kind(annotated([], []), detected((0, VAN, 0.99, BOX)))
         assert len(offered(alone).proposed) == 1
 
 
@@ -243,7 +245,7 @@ def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
         fix(Kind.MISSING, label=BUS, box=FAR, p=0.5),
         fix(Kind.MISSING, label=BUS, box=FAR, p=0.2),
     )
-    result = ours.by_kind(p_wrong, missing, np.array([0, 2]))
+    result = ours.suspect_by_kind(p_wrong, missing, np.array([0, 2]))
     ranked = result.annotations[Kind.WRONG_LABEL]
     assert ranked.scores.tolist() == [0.5, 0.4]
     assert ranked.is_flagged is not None

@@ -40,7 +40,7 @@ def test_labels_are_suspected_by_the_ratio_of_scores_and_the_share_of_confident_
         (2, BUS, 0.1, tall(3)),
         (3, BUS, 0.9, tall(2.9)),
     )
-    scores = short_rules.by_kind(dataset, found).annotations[Kind.WRONG_LABEL].scores
+    scores = short_rules.suspect_by_kind(dataset, found).annotations[Kind.WRONG_LABEL].scores
     share = (1 + 4 * 0.25) / (2 + 4)
     expected = [
         math.log(0.97 / 0.07) + math.log(share),
@@ -54,7 +54,7 @@ def test_labels_are_suspected_by_the_ratio_of_scores_and_the_share_of_confident_
 def test_a_detection_that_shows_another_annotation_does_not_contradict() -> None:
     dataset = annotated([BOX, tall(6)], [VAN, BUS], images=[0, 0])
     found = detected((0, BUS, 0.9, tall(6)))
-    scores = short_rules.by_kind(dataset, found).annotations[Kind.WRONG_LABEL].scores
+    scores = short_rules.suspect_by_kind(dataset, found).annotations[Kind.WRONG_LABEL].scores
     assert scores == pytest.approx(
         np.array([math.log(0.25), math.log(0.02 / 0.92) + math.log(0.25)]), abs=1e-6
     )
@@ -68,7 +68,7 @@ def test_boxes_are_suspected_by_the_best_detection_of_the_class_unless_another_o
         (0, BUS, 0.9, tall(8)),
         (1, VAN, 0.8, tall(4)),  # belongs to the last annotation
     )
-    scores = short_rules.by_kind(dataset, found).annotations[Kind.BAD_BOX].scores
+    scores = short_rules.suspect_by_kind(dataset, found).annotations[Kind.BAD_BOX].scores
     assert scores == pytest.approx(np.array([0.6 * 0.9, 0, 0, 0]), abs=1e-6)
 
 

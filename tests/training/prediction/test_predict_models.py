@@ -50,7 +50,7 @@ def test_an_audit_has_no_model(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere: no such run, and no such model file"):
         open_model(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"is not the folder of a run: there is no run\.json"):
+    with pytest.raises(DataError, match=r"has no run\.json, so it is not the folder of a run"):
         open_model(tmp_path)
     run = runs.create(tmp_path / "bare", {}, {})
     run.finish()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from boxmend.auditing.fixes.choosing import PRECISION, choose
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, choose_fixes
 from boxmend.auditing.fixes.table import FIXES_FILE, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, append_verdicts, read_verdicts
 from boxmend.errors import DataError, UsageError
@@ -202,7 +202,7 @@ def test_a_sample_has_the_fixes_to_apply_in_a_fixed_order() -> None:
         fix(Kind.WRONG_LABEL, row, label=1, p_fix=0.99 if row < 60 else 0.2) for row in range(100)
     ]
     fixes = fixes_of(many)
-    taken = choose(fixes, {}, PRECISION).rows
+    taken = choose_fixes(fixes, {}, DEFAULT_PRECISION).rows
     order = sample_order(fixes)
     assert sorted(order.tolist()) == taken.tolist()
     assert order.tolist() != taken.tolist()

@@ -1,7 +1,7 @@
-"""Choose fixes to apply: those that people accepted, and as many as the wanted precision allows.
+"""Choose fixes to apply: those that people accepted, and as many as the required precision allows.
 
-Verdicts adjust the probabilities of the other fixes of a kind: a shift and a slope on the scale of
-log odds are fitted to the verdicts.
+Verdicts adjust the probabilities of the other fixes of the same kind, by a shift and a slope of
+their log odds.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict, latest_verd
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 
-KIND_OF_WORD = {
+KINDS_BY_OPTION = {
     "labels": Kind.WRONG_LABEL,
     "boxes": Kind.BAD_BOX,
     "missing": Kind.MISSING,
     "spurious": Kind.SPURIOUS,
     "duplicates": Kind.DUPLICATE,
 }
-PRECISION = 0.95  # the default
-LIKELY = 0.5  # from this probability on, a fix is more likely right than not
+DEFAULT_PRECISION = 0.95
+MIN_LIKELY_PROBABILITY = 0.5  # from this probability on, a fix is more likely right than not
 YIELD_PRECISIONS = (0.95, 0.9, 0.8, 0.7)
 ALL = "all"  # key of `measure_precision` for all kinds together
 
 
 @dataclass(frozen=True)
 class AdjustmentConstants:
-    """How verdicts change the probabilities of a table."""
+    """Constants of how verdicts adjust probabilities, and of the choice."""
 
-    min_probability: float = 1e-4  # without a verdict, probabilities stay this far from 0 and 1
-    shift_deviation: float = 1.0  # prior for the error of a table in log odds: about a factor e
-    slope_deviation: float = 0.2  # a larger one would let one wrong click override the table
-    min_slope: float = 0.1  # keeps the order of fixes, whatever a few verdicts say
-    max_doubt_factor: float = 4.0  # of a fix that is chosen, to the mean doubt that is allowed
+    min_probability: float = 1e-4  # of a fix without a verdict; at most 1 minus this
+    shift_deviation: float = 1.0  # prior of the error of a table, in log odds
+    slope_deviation: float = 0.2  # prior; a larger one lets one wrong click override the table
+    min_slope: float = 0.1  # above 0, so that a few verdicts cannot reverse the order of fixes
+    max_doubt_factor: float = 4.0  # of the doubt of a chosen fix to the mean doubt allowed
     max_newton_steps: int = 50
-    interval_deviations: float = 1.959964  # standard deviations on either side of a 95 % interval
+    interval_deviations: float = 1.959964  # standard deviations on either side of a 95% interval
 
 
 ADJUSTMENT = AdjustmentConstants()
@@ -48,17 +48,17 @@ ADJUSTMENT = AdjustmentConstants()
 
 @dataclass(frozen=True, eq=False)
 class ChosenFixes:
-    """The fixes to apply, and the precision to expect of them."""
+    """The fixes to apply, and their expected precision."""
 
-    rows: Rows  # [t] of the table, in its order
-    p_fix: Floats  # [f] of all fixes of the table, as `adjust_probabilities`
-    expected_precision: float | None  # of those taken; None where there are none
-    num_left: int  # for review: neither chosen nor judged, and not made useless by a choice
-    num_likely: int  # of those, more likely right than not
+    rows: Rows  # [t] of the table, ascending
+    p_fix: Floats  # [f] of all fixes of the table, from `adjust_probabilities`
+    expected_precision: float | None  # of the chosen fixes; None if there are none
+    num_left: int  # for review: without a verdict, not chosen, and of an annotation that stays
+    num_likely: int  # of these, with a probability of at least 0.5
 
 
 class MeasuredPrecision(NamedTuple):
-    """How many fixes of a random sample people judged right, and the 95% interval of the share."""
+    """The number of fixes of a random sample that people judged right, and a 95% interval."""
 
     right: int
     number: int
@@ -73,7 +73,7 @@ def adjust_probabilities(fixes: Fixes, latest: Mapping[str, Verdict]) -> Floats:
     except verdicts on whole patterns, which are no evidence about other fixes.
     """
     answers = [latest.get(fix) for fix in fixes.ids]
-    log_odds = _log_odds(fixes.p_fix)
+    log_odds = _to_log_odds(fixes.p_fix)
     p_fix = fixes.p_fix.copy()
     is_informative = np.array(
         [verdict is not None and verdict.mode != "pattern" for verdict in answers], np.bool_
@@ -86,16 +86,16 @@ def adjust_probabilities(fixes: Fixes, latest: Mapping[str, Verdict]) -> Floats:
         is_evidence = is_kind & is_informative
         if is_evidence.any():
             shift, slope = _fit_log_odds(log_odds[is_evidence], is_right[is_evidence])
-            p_fix[is_kind] = _probabilities(shift + slope * log_odds[is_kind])
-    p_fix[_has_answer(answers, ACCEPT)] = 1.0
-    p_fix[_has_answer(answers, REJECT)] = 0.0
+            p_fix[is_kind] = _to_probabilities(shift + slope * log_odds[is_kind])
+    p_fix[_mark_answered(answers, ACCEPT)] = 1.0
+    p_fix[_mark_answered(answers, REJECT)] = 0.0
     return p_fix
 
 
 def measure_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, MeasuredPrecision]:
-    """Return by kind, and for ALL, how many of the fixes judged in sample mode were right.
+    """Return by kind, and for ALL, how many of the fixes with a verdict in sample mode are right.
 
-    The last answer about each fix counts. A fix is right if it was accepted as proposed.
+    The last answer to each fix counts. A fix is right if a person accepted it as proposed.
     """
     kind_of = {fix: int(kind) for fix, kind in zip(fixes.ids, fixes.kinds.tolist(), strict=True)}
     sampled = latest_verdicts([verdict for verdict in verdicts if verdict.mode == "sample"])
@@ -112,7 +112,7 @@ def measure_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, Me
 
 
 def wilson_interval(right: int, number: int) -> MeasuredPrecision:
-    """Return a share with Wilson's 95% interval; the interval is 0 to 1 for no cases."""
+    """Return a share with Wilson's 95% interval; without cases it is 0 to 1."""
     if number == 0:
         return MeasuredPrecision(0, 0, 0.0, 1.0)
     z = ADJUSTMENT.interval_deviations
@@ -124,35 +124,35 @@ def wilson_interval(right: int, number: int) -> MeasuredPrecision:
     )
 
 
-def choose(
+def choose_fixes(
     fixes: Fixes,
     latest: Mapping[str, Verdict],
     precision: float | None,
-    only: Sequence[str] = tuple(KIND_OF_WORD),
+    only: Sequence[str] = tuple(KINDS_BY_OPTION),
 ) -> ChosenFixes:
     """Choose the accepted fixes and, of the unjudged ones, as many as are precise enough.
 
-    These are the largest set of unjudged fixes whose mean probability reaches `precision`; None
-    chooses accepted fixes only. Where a removal and changes of one annotation conflict, the more
-    probable one wins, or the one accepted last. An annotation is never removed as the duplicate of
-    an annotation that is removed itself.
+    Of the fixes without a verdict, the largest set whose mean probability reaches `precision` is
+    chosen; None chooses accepted fixes only. If a removal and changes of one annotation conflict,
+    the more probable one is chosen, or the one accepted last. An annotation is never removed as the
+    duplicate of an annotation that is removed itself.
     """
-    is_wanted = np.isin(fixes.kinds, _kinds(only))
+    is_wanted = np.isin(fixes.kinds, _parse_kinds(only))
     check_precision(precision)
     p_fix = adjust_probabilities(fixes, latest)
     answers = [latest.get(fix) for fix in fixes.ids]
-    is_accepted, is_rejected = _has_answer(answers, ACCEPT), _has_answer(answers, REJECT)
+    is_accepted, is_rejected = _mark_answered(answers, ACCEPT), _mark_answered(answers, REJECT)
     is_edited = np.array(
         [verdict is not None and not verdict.is_plain for verdict in answers], np.bool_
     )
     is_removal = np.isin(fixes.kinds, (Kind.SPURIOUS, Kind.DUPLICATE)) & ~is_edited
     is_candidate = is_wanted & ~is_rejected
-    weights = _winning_weights(fixes, p_fix, latest)
-    is_candidate &= ~_conflicting(fixes, weights, is_candidate, is_removal)
+    weights = _weigh_conflicts(fixes, p_fix, latest)
+    is_candidate &= ~_mark_conflicting(fixes, weights, is_candidate, is_removal)
 
     order = np.lexsort((rank_ids(fixes.ids), -p_fix, ~is_accepted))
     order = order[is_candidate[order]]
-    order = order[~_redundant_removals(fixes, order, is_removal)]
+    order = order[~_mark_redundant_removals(fixes, order, is_removal)]
     is_open = ~is_accepted[order]
     chosen_rows = order[~is_open]
     if precision is not None:
@@ -164,25 +164,24 @@ def choose(
     chosen_rows = np.sort(chosen_rows)
     is_open_for_review = is_wanted & ~is_accepted & ~is_rejected
     is_open_for_review[chosen_rows] = False
-    is_open_for_review &= ~np.isin(
-        fixes.rows, fixes.rows[chosen_rows[is_removal[chosen_rows]]]
-    )  # useless: the annotation is removed
+    # If an annotation is removed, its other fixes need no verdict.
+    is_open_for_review &= ~np.isin(fixes.rows, fixes.rows[chosen_rows[is_removal[chosen_rows]]])
     return ChosenFixes(
         rows=chosen_rows,
         p_fix=p_fix,
         expected_precision=float(p_fix[chosen_rows].mean()) if len(chosen_rows) else None,
         num_left=int(is_open_for_review.sum()),
-        num_likely=int((is_open_for_review & (p_fix >= LIKELY)).sum()),
+        num_likely=int((is_open_for_review & (p_fix >= MIN_LIKELY_PROBABILITY)).sum()),
     )
 
 
 def count_yields(
-    fixes: Fixes, latest: Mapping[str, Verdict], only: Sequence[str] = tuple(KIND_OF_WORD)
+    fixes: Fixes, latest: Mapping[str, Verdict], only: Sequence[str] = tuple(KINDS_BY_OPTION)
 ) -> dict[float, dict[str, int]]:
     """Return how many fixes of each kind are chosen at several precisions."""
     yields = {}
     for precision in YIELD_PRECISIONS:
-        kinds = fixes.kinds[choose(fixes, latest, precision, only).rows]
+        kinds = fixes.kinds[choose_fixes(fixes, latest, precision, only).rows]
         yields[precision] = {kind.words: int((kinds == kind).sum()) for kind in KINDS}
     return yields
 
@@ -201,26 +200,26 @@ def check_precision(precision: float | None) -> None:
         raise UsageError(f"precision is {precision!r}; expected a number from 0 to 1, like 0.95")
 
 
-def _kinds(only: Sequence[str]) -> list[Kind]:
-    unknown = [word for word in only if word not in KIND_OF_WORD]
+def _parse_kinds(only: Sequence[str]) -> list[Kind]:
+    """Return the kinds of error that these options name; raise a UsageError for others or none."""
+    unknown = [option for option in only if option not in KINDS_BY_OPTION]
     if unknown or not only:
-        given = repr(unknown[0]) if unknown else "empty"
-        raise UsageError(f"only is {given}; expected some of {', '.join(KIND_OF_WORD)}")
-    return [KIND_OF_WORD[word] for word in only]
+        value = repr(unknown[0]) if unknown else "empty"
+        raise UsageError(f"only is {value}; expected some of {', '.join(KINDS_BY_OPTION)}")
+    return [KINDS_BY_OPTION[option] for option in only]
 
 
-def _winning_weights(fixes: Fixes, p_fix: Floats, latest: Mapping[str, Verdict]) -> Floats:
-    """Return a weight [f] by which a fix wins a conflict: its probability, or more if accepted."""
-    accepted = [fix for fix, one in latest.items() if one.answer == ACCEPT]
-    place_of = {
-        fix: float(place) for place, fix in enumerate(accepted, 2)
-    }  # larger than any probability
+def _weigh_conflicts(fixes: Fixes, p_fix: Floats, latest: Mapping[str, Verdict]) -> Floats:
+    """Return the weights [f] of fixes in a conflict: probabilities, or more for accepted fixes."""
+    accepted = [fix for fix, verdict in latest.items() if verdict.answer == ACCEPT]
+    # From 2 on, which is larger than any probability.
+    place_of = {fix: float(place) for place, fix in enumerate(accepted, 2)}
     accepted_at = [place_of.get(fix, np.nan) for fix in fixes.ids]
     weights: Floats = np.where(np.isnan(accepted_at), p_fix, accepted_at)
     return weights
 
 
-def _conflicting(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: Mask) -> Mask:
+def _mark_conflicting(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: Mask) -> Mask:
     """Mark fixes [f] that lose against another fix of the same annotation.
 
     A removal wins against changes if it has a larger weight than each of them.
@@ -240,8 +239,8 @@ def _conflicting(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: 
     return is_conflicting
 
 
-def _redundant_removals(fixes: Fixes, order: Rows, is_removal: Mask) -> Mask:
-    """Mark removals [o], in this order, of annotations kept for a duplicate or removed already."""
+def _mark_redundant_removals(fixes: Fixes, order: Rows, is_removal: Mask) -> Mask:
+    """Mark removals [o], in this order, of annotations that are kept or already removed."""
     is_redundant, kept, removed = np.zeros(len(order), np.bool_), set[int](), set[int]()
     for k in np.flatnonzero(is_removal[order]).tolist():
         row, stays = int(fixes.rows[order[k]]), int(fixes.kept_rows[order[k]])
@@ -254,7 +253,7 @@ def _redundant_removals(fixes: Fixes, order: Rows, is_removal: Mask) -> Mask:
     return is_redundant
 
 
-def _has_answer(answers: Sequence[Verdict | None], answer: str) -> Mask:
+def _mark_answered(answers: Sequence[Verdict | None], answer: str) -> Mask:
     return np.array(
         [verdict is not None and verdict.answer == answer for verdict in answers], np.bool_
     )
@@ -264,13 +263,13 @@ def _is_right(verdict: Verdict) -> bool:
     return verdict.answer == ACCEPT and verdict.is_plain
 
 
-def _log_odds(p: Floats) -> Floats:
+def _to_log_odds(p: Floats) -> Floats:
     inside = np.clip(p, ADJUSTMENT.min_probability, 1 - ADJUSTMENT.min_probability)
     log_odds: Floats = np.log(inside) - np.log1p(-inside)
     return log_odds
 
 
-def _probabilities(log_odds: Floats) -> Floats:
+def _to_probabilities(log_odds: Floats) -> Floats:
     probabilities: Floats = 1 / (1 + np.exp(-log_odds))
     return probabilities
 
@@ -285,7 +284,7 @@ def _fit_log_odds(log_odds: Floats, is_right: Mask) -> tuple[float, float]:
     precisions = np.array([ADJUSTMENT.shift_deviation, ADJUSTMENT.slope_deviation]) ** -2.0
     shift_and_slope = prior.copy()
     for _ in range(ADJUSTMENT.max_newton_steps):
-        p = _probabilities(design @ shift_and_slope)
+        p = _to_probabilities(design @ shift_and_slope)
         gradient = design.T @ (is_right - p) - precisions * (shift_and_slope - prior)
         curvature = (design.T * (p * (1 - p))) @ design + np.diag(precisions)
         step = np.linalg.solve(curvature, gradient)

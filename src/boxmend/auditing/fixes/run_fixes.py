@@ -25,12 +25,12 @@ def ensure_fixes(run: Run) -> None:
     """Raise a UsageError if a run was not audited."""
     if not has_fixes(run):
         raise UsageError(
-            f"{run.path}: has no table of fixes, which --precision needs; "
+            f"{run.path}: there is no table of fixes here, which --precision needs; "
             f"`boxmend audit {quote(str(run.path))}` makes one"
         )
 
 
 def read_run_fixes(run: Run, dataset: Dataset) -> Fixes:
-    """Read the table of fixes of a run on this dataset."""
+    """Read the table of fixes of a run; `dataset` is the one it audited."""
     ensure_fixes(run)
     return read_fixes(run.path / FIXES_FILE, dataset, str(run.facts()["data"]["sha256"]))

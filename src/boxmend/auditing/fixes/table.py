@@ -1,4 +1,4 @@
-"""The table of fixes: one row per annotation and kind of error, or per object without annotation.
+"""The table of fixes: a row per annotation and kind of error, or per object without annotation.
 
 `Fixes` has columns by rows of a dataset; `fixes.parquet` has ids and label names instead. A fix
 proposes a new label or box, or a removal, with the probabilities that the annotation is wrong and
@@ -31,7 +31,7 @@ SIDES = ("x1", "y1", "x2", "y2")
 FORMAT_KEY = b"boxmend_fixes"
 FORMAT_VERSION = b"1"
 BOX_DECIMALS = 2
-GOOD_IOU = 0.7  # with the true box; a box with a lower IoU is bad
+GOOD_IOU = 0.7  # with the true box; a box with less is bad
 
 
 class Kind(IntEnum):
@@ -45,19 +45,19 @@ class Kind(IntEnum):
 
     @property
     def words(self) -> str:
-        """The kind in words, as the table has it."""
+        """The name of the kind, as in the table."""
         return self.name.lower().replace("_", " ")
 
 
 KINDS = tuple(Kind)
-KIND_WORDS = {one.words: one for one in Kind}
+KIND_WORDS = {kind.words: kind for kind in Kind}
 
 
 @dataclass(frozen=True, eq=False)
 class Fixes:
-    """Proposed fixes, one row each. An annotation may have several, of different kinds."""
+    """Proposed fixes, one row each; an annotation may have several, of different kinds."""
 
-    ids: list[str]  # [f] the same fix of a later audit has the same id
+    ids: list[str]  # [f] the same in a later audit
     kinds: NDArray[np.int8]  # [f] Kind
     rows: Rows  # [f] of the dataset; UNKNOWN for a missing annotation
     image_rows: Rows  # [f] of the dataset's images
@@ -69,7 +69,7 @@ class Fixes:
     p_wrong: Floats  # [f] probability of this kind of error
     p_fix: Floats  # [f] probability that the fix is right
     iou_gain: Floats  # [f] expected gain of the IoU with the true box
-    reasons: list[str]  # [f] in words
+    reasons: list[str]  # [f] for people
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,12 +77,12 @@ class Fixes:
     def take(self, rows: Rows | Mask) -> Fixes:
         """Return the fixes at `rows` (indices, or a mask)."""
         index = np.arange(len(self))[rows]
-        taken: dict[str, Any] = {}
-        for one in fields(self):
-            column = getattr(self, one.name)
+        columns: dict[str, Any] = {}
+        for field in fields(self):
+            column = getattr(self, field.name)
             is_list = isinstance(column, list)
-            taken[one.name] = [column[k] for k in index.tolist()] if is_list else column[index]
-        return Fixes(**taken)
+            columns[field.name] = [column[k] for k in index.tolist()] if is_list else column[index]
+        return Fixes(**columns)
 
 
 def write_fixes(path: Path, dataset: Dataset, fixes: Fixes, data_sha256: str) -> None:
@@ -125,11 +125,11 @@ def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
 def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
     """Read the table of an audit of this dataset.
 
-    Raise a UsageError if there is none, a DataError if it is damaged or of another dataset.
+    Raise a UsageError if it does not exist, a DataError if it is damaged or of another dataset.
     """
     if not path.exists():
         raise UsageError(
-            f"{path}: no such table; `boxmend audit` makes one from a run, or from predictions"
+            f"{path}: no such table; `boxmend audit` makes one from a run or predictions"
         )
     try:
         table = read_parquet(path, remedy="audit again")
@@ -137,9 +137,11 @@ def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
         raise DataError(f"{path}: cannot be read ({error}); audit again") from error
     metadata = table.schema.metadata or {}
     if metadata.get(FORMAT_KEY) != FORMAT_VERSION:
-        raise DataError(f"{path}: is no table of fixes of version {FORMAT_VERSION.decode()}")
+        raise DataError(
+            f"{path}: is not a table of fixes of version {FORMAT_VERSION.decode()}; audit again"
+        )
     if metadata.get(b"data_sha256") != data_sha256.encode():
-        raise DataError(f"{path}: is of other annotations; audit again")
+        raise DataError(f"{path}: belongs to other annotations; audit again")
     try:
         fixes = _from_table(table, dataset)
         _ensure_valid(fixes, dataset)
@@ -151,7 +153,7 @@ def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
 def _from_table(table: pa.Table, dataset: Dataset) -> Fixes:
     names, ids = _to_texts(dataset.label_names), _values(dataset.annotation_ids)
     if pc.count_distinct(ids).as_py() != len(dataset):
-        raise ValueError("the dataset has annotations that share an id; see `check`")
+        raise ValueError("several annotations of the dataset share an id; see `boxmend check`")
 
     def boxes(when: str) -> Floats:
         return np.stack([_floats(table[f"{when}_{side}"]) for side in SIDES], axis=1)
@@ -183,33 +185,31 @@ def _ensure_valid(fixes: Fixes, dataset: Dataset) -> None:
     has_label = np.isin(fixes.kinds, (Kind.MISSING, Kind.WRONG_LABEL))
     of_dataset = fixes.rows[~is_missing]
     faults: dict[str, Mask] = {
-        "has no annotation, or one that is missing has one": (fixes.rows >= 0) == is_missing,
+        "has no annotation, or is missing and has one": (fixes.rows >= 0) == is_missing,
         "has no image": fixes.image_rows < 0,
-        "has a box that is none": (has_box & ~is_box(fixes.new_boxes))
+        "has an invalid box": (has_box & ~is_box(fixes.new_boxes))
         | np.isinf(fixes.new_boxes).any(axis=1),
-        "has a label or box before that is not the annotation's": ~_matches_annotation(
-            fixes, dataset
-        ),
+        "has another old label or box than its annotation": ~_matches_annotation(fixes, dataset),
         "has no new label": has_label & (fixes.new_labels < 0),
-        "has a probability that is none": ~(
+        "has a probability outside 0 to 1": ~(
             _is_probability(fixes.p_wrong) & _is_probability(fixes.p_fix)
         ),
-        "has a gain that is none": np.isinf(fixes.iou_gain),
-        "is a double of itself or of nothing": np.isin(fixes.kinds, (Kind.DUPLICATE,))
+        "has an infinite gain": np.isinf(fixes.iou_gain),
+        "is a duplicate without another annotation": np.isin(fixes.kinds, (Kind.DUPLICATE,))
         & ((fixes.kept_rows < 0) | (fixes.kept_rows == fixes.rows)),
     }
-    for what, is_faulty in faults.items():
+    for fault, is_faulty in faults.items():
         if is_faulty.any():
-            raise ValueError(f"fix {fixes.ids[int(np.argmax(is_faulty))]!r} {what}")
-    is_text = all(isinstance(one, str) for one in (*fixes.ids, *fixes.reasons))
+            raise ValueError(f"fix {fixes.ids[int(np.argmax(is_faulty))]!r} {fault}")
+    is_text = all(isinstance(text, str) for text in (*fixes.ids, *fixes.reasons))
     if not is_text or not all(fixes.ids):
         raise ValueError("a fix has no id or no reason")
     if len(set(fixes.ids)) != len(fixes):
         raise ValueError("two fixes share an id")
     if (dataset.image_rows[of_dataset] != fixes.image_rows[~is_missing]).any():
-        raise ValueError("a fix is of an annotation of another image")
+        raise ValueError("a fix has another image than its annotation")
     if dataset.is_ignored[of_dataset].any():
-        raise ValueError("a fix is of a crowd or difficult object, which are never changed")
+        raise ValueError("a fix changes a crowd or difficult object, which an audit never does")
 
 
 def is_box(boxes: Floats) -> Mask:
@@ -222,11 +222,12 @@ def is_box(boxes: Floats) -> Mask:
 def _matches_annotation(fixes: Fixes, dataset: Dataset) -> Mask:
     """Mark fixes [f] whose old label and box are those of the annotation."""
     labels, boxes = np.full(len(fixes), UNKNOWN), np.full((len(fixes), 4), np.nan)
-    at = fixes.rows >= 0
-    labels[at], boxes[at] = dataset.labels[fixes.rows[at]], dataset.boxes[fixes.rows[at]]
+    has_row = fixes.rows >= 0
+    rows = fixes.rows[has_row]
+    labels[has_row], boxes[has_row] = dataset.labels[rows], dataset.boxes[rows]
     is_same = np.isclose(fixes.old_boxes, boxes, atol=10.0**-BOX_DECIMALS, equal_nan=True)
-    is_as_annotated: Mask = is_same.all(axis=1) & (fixes.old_labels == labels)
-    return is_as_annotated
+    matches: Mask = is_same.all(axis=1) & (fixes.old_labels == labels)
+    return matches
 
 
 def _is_probability(values: Floats) -> Mask:
@@ -250,22 +251,21 @@ def _take_values(values: pa.Array, rows: NDArray[np.signedinteger[Any]]) -> pa.A
 
 
 def _find_places(column: pa.ChunkedArray, values: pa.Array) -> Rows:
-    """Return the places of a column's entries in `values`; UNKNOWN for null, else a KeyError."""
-    found = pc.index_in(column, value_set=values, skip_nulls=True)
-    is_strange = pc.and_(found.is_null(), column.is_valid())
-    if pc.any(is_strange).as_py():
-        raise KeyError(column.filter(is_strange)[0].as_py())
-    rows: Rows = found.fill_null(UNKNOWN).to_numpy().astype(np.int64)
+    """Return the places of a column's entries in `values`; UNKNOWN for null.
+
+    Raise a KeyError for an entry that is not in `values`.
+    """
+    places = pc.index_in(column, value_set=values, skip_nulls=True)
+    is_unknown = pc.and_(places.is_null(), column.is_valid())
+    if pc.any(is_unknown).as_py():
+        raise KeyError(column.filter(is_unknown)[0].as_py())
+    rows: Rows = places.fill_null(UNKNOWN).to_numpy().astype(np.int64)
     return rows
 
 
 def _to_texts(values: Sequence[Any]) -> pa.Array:
-    """Return texts as an Arrow array."""
+    """Return texts as an Arrow array, with lone surrogates escaped."""
     try:
         return pa.array(values, pa.string())
-    except (
-        UnicodeEncodeError,
-        pa.ArrowException,
-        TypeError,
-    ):  # some are not texts, or not valid ones
-        return pa.array([escape_surrogates(one) for one in values], pa.string())
+    except (UnicodeEncodeError, pa.ArrowException, TypeError):  # not all values are valid text
+        return pa.array([escape_surrogates(value) for value in values], pa.string())

@@ -1,9 +1,9 @@
-"""Verdicts of people on fixes: `verdicts.jsonl` in the folder of a run, which is only appended to.
+"""Read and append verdicts of people on fixes: `verdicts.jsonl` in the folder of a run.
 
 Each line is a JSON object that ends with its digest (see `data.files.digests`). Each call appends
-its lines with one write, so that two windows do not overwrite each other and a kill damages at most
-the last line. Incomplete lines are skipped: the last line, and a line before an empty line, which
-the next write adds.
+its lines with one write, so that two processes do not overwrite each other's lines, and a kill
+damages at most the last line. The next write adds an empty line behind a damaged one. Readers skip
+a damaged line at the end or before an empty line.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from boxmend.errors import DataError, OutputError
 VERDICTS_FILE = "verdicts.jsonl"
 ACCEPT, REJECT, SKIP, UNDO = ANSWERS = ("accept", "reject", "skip", "undo")
 MODES = ("queue", "sample", "doubtful", "pattern", "import")
-MAX_TEXT_CHARACTERS = 10_000  # characters of a text; ids of fixes hold label names
-REMEDY = "remove that line, or put a copy of the file back"
+MAX_TEXT_CHARACTERS = 10_000  # of a text; ids of fixes contain label names
+REMEDY = "remove that line, or restore a copy of the file"
 MAX_COORDINATE = 1e7  # pixels from the corner of an image
 
 
@@ -36,12 +36,12 @@ class Verdict:
     """A person's answer to a fix; raises a ValueError if it is invalid."""
 
     fix: str
-    answer: str  # accept, reject, skip or undo, which cancels the answer before
+    answer: str  # accept, reject, skip or undo, which cancels the previous answer
     label: str | None = None  # with accept: instead of the proposed label
     box: Box | None = None  # with accept: instead of the proposed box; xyxy pixels
     who: str | None = None
     when: str | None = None  # ISO 8601, UTC
-    mode: str = "queue"  # how the fix was shown; "sample" is at random
+    mode: str = "queue"  # how the fix was selected; "sample" is at random
 
     def __post_init__(self) -> None:
         if self.answer not in ANSWERS:
@@ -59,11 +59,11 @@ class Verdict:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the verdict is about the fix as proposed, without another label or box."""
+        """Whether the verdict keeps the proposed label and box."""
         return self.label is None and self.box is None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verdict as a line of the file has it, without empty values."""
+        """Return the verdict as plain data for a line of the file, without empty values."""
         values: dict[str, Any] = {"fix": self.fix, "verdict": self.answer, "label": self.label}
         values |= {"box": self.box, "who": self.who, "when": self.when, "mode": self.mode}
         return {name: value for name, value in values.items() if value is not None}
@@ -72,7 +72,7 @@ class Verdict:
 def parse_verdict(values: Any) -> Verdict:
     """Return the verdict of a line's JSON; raise a ValueError if it is invalid."""
     if not isinstance(values, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     optional = {name: values.get(name) for name in ("label", "box", "who", "when")}
     mode = values.get("mode")
     return Verdict(
@@ -86,7 +86,7 @@ def parse_verdict(values: Any) -> Verdict:
 def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
     """Append verdicts to the file of a run with one write; return the number of bytes.
 
-    They are on disk when it returns and survive a power cut.
+    When it returns they are synced to disk and survive a power cut.
     """
     if not verdicts:
         return 0
@@ -105,12 +105,12 @@ def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
         if size == 0:  # the file is new, so its name has to be synced as well
             sync_folder(run_path)
     if written != len(data):
-        raise OutputError(f"{path}: could not be written (the disk is full)")
+        raise OutputError(f"{path}: cannot be written (the disk is full); free some space")
     return len(data)
 
 
 def read_verdicts(run_path: Path) -> list[Verdict]:
-    """Read all verdicts of a run in the order in which they were given; none without a file."""
+    """Read all verdicts of a run in the order of the answers; an empty list without a file."""
     path = run_path / VERDICTS_FILE
     try:
         data = read_limited(path, "record_bytes")
@@ -128,7 +128,7 @@ def latest_verdicts(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
     A skip does not change the verdict before it. The result has the order in which the verdicts
     were given.
     """
-    answers: dict[str, list[int]] = {}  # by fix: the numbers of the verdicts that were not undone
+    answers: dict[str, list[int]] = {}  # by fix: numbers of the verdicts that were not undone
     for number, verdict in enumerate(verdicts):
         of_fix = answers.setdefault(verdict.fix, [])
         if verdict.answer != UNDO:
@@ -149,25 +149,25 @@ def _parse_lines(path: Path, lines: Sequence[bytes]) -> Iterator[Verdict]:
         if not line.strip():
             continue
         try:
-            told = json.loads(line)
+            values = json.loads(line)
         except (ValueError, RecursionError) as error:
             if _is_torn(lines, number):
                 continue
-            raise _line_error(path, number, f"no JSON: {error}") from error
+            raise _line_error(path, number, f"not JSON: {error}") from error
         try:
-            yield parse_verdict(told)
+            yield parse_verdict(values)
         except ValueError as error:
             raise _line_error(path, number, error) from error
 
 
 def _is_torn(lines: Sequence[bytes], number: int) -> bool:
     """Return whether a line, counted from 1, is the last one or is followed by an empty line."""
-    behind = lines[number:]
-    return not behind or (len(behind) > 1 and not behind[0].strip())
+    following = lines[number:]
+    return not following or (len(following) > 1 and not following[0].strip())
 
 
-def _line_error(path: Path, number: int, what: object) -> DataError:
-    return DataError(f"{path}: line {number} is no verdict ({what}); mend or remove that line")
+def _line_error(path: Path, number: int, reason: object) -> DataError:
+    return DataError(f"{path}: line {number} is not a verdict ({reason}); correct or remove it")
 
 
 def _check_text(name: str, value: object) -> None:
@@ -180,9 +180,9 @@ def _check_text(name: str, value: object) -> None:
 def _check_box(box: Any) -> Box:
     """Return a box as four valid numbers."""
     is_list = isinstance(box, list | tuple) and len(box) == 4
-    if not is_list or any(isinstance(one, bool) or not _is_number(one) for one in box):
+    if not is_list or any(isinstance(side, bool) or not _is_number(side) for side in box):
         raise ValueError(f"box is {box!r:.60}; expected four numbers: x1, y1, x2, y2 in pixels")
-    x1, y1, x2, y2 = (float(one) for one in box)
+    x1, y1, x2, y2 = (float(side) for side in box)
     if not (x1 < x2 and y1 < y2):
         raise ValueError(f"box {[x1, y1, x2, y2]} has no area")
     return x1, y1, x2, y2

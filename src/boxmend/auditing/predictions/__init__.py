@@ -1,9 +1,9 @@
-"""Files of predictions of any detector, read into columns.
+"""Read prediction files of any detector into columns.
 
-`read_predictions`, for an audit, takes many formats and infers from the annotations what a file
-means by its images, classes and boxes. `read_coco_results`, for an evaluation, takes COCO results
-alone, as they are documented, and refuses the rest. Both read a file into `RawDetections` first and
-look images up in one `Catalogue`.
+`read_predictions`, for an audit, reads many formats, and infers the meaning of images, classes and
+boxes from the annotations. `read_coco_results`, for an evaluation, reads only COCO results as they
+are documented, and refuses everything else. Both first read a file into `RawDetections`, and then
+look up its images in a `Catalogue`.
 """
 
 from boxmend.auditing.predictions.reading import read_coco_results, read_predictions

@@ -1,4 +1,4 @@
-"""The box format of a prediction file: the documented one, or one that fits clearly better.
+"""Find the box format of a prediction file: the documented one, or one that fits clearly better.
 
 Boxes that are read in a wrong format overlap the annotations less.
 """
@@ -26,21 +26,21 @@ LAYOUTS = {
 class FormatConstants:
     """Thresholds for reading boxes in another format than the documented one, or refusing them."""
 
-    max_share: float = 2.0  # of the image; boxes may reach a little beyond it
+    max_share: float = 2.0  # of the image; boxes may extend a little beyond it
     min_detections: int = 10  # fewer are too few to choose another format
-    min_detections_to_refuse: int = 50
+    min_detections_to_refuse: int = 50  # fewer are too few to refuse a file
     good_mean_iou: float = 0.3  # with the annotations, for boxes in the right format
     bad_mean_iou: float = 0.1  # below it, boxes and annotations are unrelated
     min_iou_lead: float = 0.1  # of another format over the documented one
-    min_iou_ratio: float = 1.3  # of the IoU in another format to that in the documented one
-    min_beyond_chance: float = 0.1  # share of the way from the chance IoU to 1
+    min_iou_ratio: float = 1.3  # of the IoU in another format to the IoU in the documented one
+    min_beyond_chance: float = 0.1  # of the IoU above the chance IoU, as a share of the way to 1
 
 
 FORMATS = FormatConstants()
 
 
 def describe_format(format: BoxFormat) -> str:
-    """Return a format in words."""
+    """Return the description of a format for a message."""
     return LAYOUTS[format.layout] + (" in shares of the image" if format.is_share else " in pixels")
 
 
@@ -90,14 +90,14 @@ def fit_by_format(
 def choose_format(
     raw: RawDetections, ious: dict[BoxFormat, float], num_checked: int
 ) -> tuple[BoxFormat, list[str]]:
-    """Return the format to read, and notes about it; `num_checked` detections were compared."""
+    """Return the format to use, and notes about it; `num_checked` detections were compared."""
     expected, best = raw.format, max(ious, key=lambda format: ious[format])
     if num_checked >= FORMATS.min_detections_to_refuse and ious[best] < FORMATS.bad_mean_iou:
         raise DataError(
-            f"{raw.files_text}: the boxes hardly overlap the annotations, in whatever format "
-            f"they are read (mean best IoU {ious[best]:.2f} of {num_checked:,}); check that "
-            "they belong to these "
-            f"images, in pixels of the image as stored. Expected {describe_format(expected)}"
+            f"{raw.files_text}: the boxes hardly overlap the annotations in any known format "
+            f"(mean best IoU {ious[best]:.2f} of {num_checked:,} boxes); check that they belong to "
+            "these images, in pixels of the image as stored. Expected "
+            f"{describe_format(expected)}"
         )
     is_clear = ious[best] >= max(
         FORMATS.good_mean_iou,
@@ -107,10 +107,9 @@ def choose_format(
     if best == expected or num_checked < FORMATS.min_detections or not is_clear:
         return expected, []
     return best, [
-        f"the boxes in {raw.files_text} are {describe_format(best)}, not "
-        f"{describe_format(expected)} as expected of "
-        f"{raw.kind}: their mean IoU with the annotations is {ious[best]:.2f} instead of "
-        f"{ious[expected]:.2f}. They were read as {describe_format(best)}"
+        f"the boxes in {raw.files_text} are read as {describe_format(best)}, not "
+        f"{describe_format(expected)} as expected of {raw.kind}, since their mean IoU with the "
+        f"annotations is then {ious[best]:.2f} instead of {ious[expected]:.2f}"
     ]
 
 
@@ -119,16 +118,18 @@ def chance_iou(image_rows: Rows, boxes: Floats, known: KnownAnnotations) -> floa
     images = np.unique(image_rows)
     if len(images) < 2:
         return 0.0
-    others = np.roll(images, len(images) // 2)  # far away, since neighbours may be one video
+    # Neighbours may be frames of one video, so boxes are compared with images far away.
+    others = np.roll(images, len(images) // 2)
     return _mean(
         find_best_annotations(others[np.searchsorted(images, image_rows)], boxes, known)[1]
     )
 
 
 def ensure_own_images(raw: RawDetections, iou: float, chance: float, num_checked: int) -> list[str]:
-    """Refuse boxes that fit other images as well as their own; note it if all images are alike.
+    """Raise a DataError for boxes that fit other images as well as their own.
 
-    `num_checked` detections were compared.
+    If they fit both well, return a note, since all images may be alike. `num_checked` detections
+    were compared.
     """
     needed = chance + FORMATS.min_beyond_chance * (1 - chance)
     if num_checked < FORMATS.min_detections_to_refuse or iou >= needed:
@@ -140,16 +141,15 @@ def ensure_own_images(raw: RawDetections, iou: float, chance: float, num_checked
     if iou < FORMATS.good_mean_iou:
         raise DataError(
             f"{raw.files_text}: the boxes {agreement_text}; check that they belong to "
-            "these images, under the right names"
+            "these images, and that the image names are right"
         )
     return [
-        f"the boxes in {raw.files_text} {agreement_text}: it is not clear whether the images "
-        "are right"
+        f"the boxes in {raw.files_text} {agreement_text}; check that they belong to these images"
     ]
 
 
 def ensure_valid_boxes(raw: RawDetections, boxes: Floats, format: BoxFormat) -> None:
-    """Refuse boxes with negative or infinite sides."""
+    """Raise a DataError for boxes with negative or infinite sides."""
     with np.errstate(over="ignore", invalid="ignore"):
         sides = boxes[:, 2:] - boxes[:, :2]
     if bad_box := find_bad_box(boxes, sides, f"expected {describe_format(format)}"):
@@ -162,7 +162,7 @@ def find_bad_box(boxes: Floats, sides: Floats, expected: str) -> tuple[int, str]
     with np.errstate(over="ignore", invalid="ignore"):
         is_large = ~np.isfinite(boxes).all(axis=1) | ~np.isfinite(sides[:, 0] * sides[:, 1])
     for is_wrong, why in (
-        (is_large, "is too large to measure"),
+        (is_large, "is too large"),
         ((sides < 0).any(axis=1), f"has a negative width or height; {expected}"),
     ):
         if is_wrong.any():

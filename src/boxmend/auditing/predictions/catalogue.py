@@ -13,9 +13,9 @@ from boxmend.data.formats.coco.sizes import (
     get_category_ids,
 )
 
-AMBIGUOUS = -2  # instead of a row: there is more than one
-MAX_NAME_CHARACTERS = 4096  # characters of a name: that of a path
-MAX_DIGITS = 20  # of a text that is read as a number
+AMBIGUOUS = -2  # instead of a row, if several images match
+MAX_NAME_CHARACTERS = 4096  # the longest path of most systems
+MAX_DIGITS = 20  # of a text that can be a number
 MAX_SHOWN = 5  # names that an error lists
 
 Identity = int | float | str | None
@@ -23,12 +23,12 @@ AnyKey = TypeVar("AnyKey", bound=Hashable)
 
 
 class Catalogue:
-    """Images and classes of a dataset by every name that a detection may use for them.
+    """The images and classes of a dataset by every name that a detection may use for them.
 
-    A detection names an image by its id, its file name (with more or fewer folders in front), or
-    its file name without ending. Where ids are not numbers, 42 also means 000042.jpg. It names a
-    class by name, or by its number in `category_labels`. Several images share each of the
-    `ambiguous_ids`, which only choose between images with the same name.
+    A detection names an image by its id, by its file name (with more or fewer leading folders), or
+    by its file name without ending. If ids are not numbers, 42 also means 000042.jpg. A detection
+    names a class by name, or by its number in `category_labels`. Several images share each of the
+    `ambiguous_ids`; such an id only chooses between images with the same name.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Catalogue:
         return row
 
     def label(self, identity: Identity, name: str | None) -> int:
-        """Return the label with this category id or name; the name counts where both are given."""
+        """Return the label with this category id or name; if both are given, the name counts."""
         if name is not None:
             return self._labels.get(name, UNKNOWN)
         if identity in self._category_labels:
@@ -87,18 +87,18 @@ class Catalogue:
     def list_known(self, what: str) -> str:
         """List some images or classes of the dataset, for an error message."""
         if what == "image" and not self._ids:
-            return "they have none"
+            return "they have no images"
         if what == "image":
             pairs = zip(self._ids[:MAX_SHOWN], self._names[:MAX_SHOWN], strict=True)
             examples = ", ".join(f"{image_id!r} ({name})" for image_id, name in pairs)
-            return f"it has {len(self._ids):,} images, such as {examples}"
+            return f"they have {len(self._ids):,} images, such as {examples}"
         numbers = {label: number for number, label in self._category_labels.items()}
         listed = [
             f"{name} ({numbers[label]})" if label in numbers else name
             for label, name in enumerate(self._label_names[:MAX_SHOWN])
         ]
         more = ", .." if len(self._label_names) > MAX_SHOWN else ""
-        return f"its classes are {', '.join(listed)}{more}; category_name goes before category_id"
+        return f"their classes are {', '.join(listed)}{more}; category_name overrides category_id"
 
     def _by_identity(self, identity: Identity) -> int:
         if identity in self._ambiguous_ids:

@@ -21,21 +21,8 @@ from boxmend.errors import DataError
 
 MAX_SHOWN = 5
 NUM_COCO_CLASSES = 80
-UNUSED_COCO_IDS = {
-    12,
-    26,
-    29,
-    30,
-    45,
-    66,
-    68,
-    69,
-    71,
-    83,
-}  # of 1 to 90, those that COCO does not use
-NAMES_REMEDY = (
-    "give the names of classes, which are never mistaken: the key category_name, or a column"
-)
+UNUSED_COCO_IDS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # from 1 to 90
+NAMES_REMEDY = "give class names instead of numbers, by the key category_name or in a column"
 
 
 @dataclass(frozen=True)
@@ -43,10 +30,10 @@ class NumberingConstants:
     """Thresholds for choosing another numbering than the documented one, or refusing the file."""
 
     min_pairs: int = 10  # of overlapping boxes; fewer are too few to choose a numbering
-    good_agreement: float = 0.3  # min share of equal labels for another numbering
+    good_agreement: float = 0.3  # share of equal labels that another numbering needs
     min_agreement_lead: float = 0.2  # of another numbering over the expected one
-    bad_agreement: float = 0.2  # share of equal labels; below it numbers mean other classes
-    max_unknown_share: float = 0.5  # of detections of other classes that may be passed over
+    bad_agreement: float = 0.2  # share of equal labels; with less, the numbers mean other classes
+    max_unknown_share: float = 0.5  # of skipped detections, whose classes the data do not have
     min_pairs_of_class: int = 20  # fewer are too few to judge a class
     exchanged_ratio: float = 1.5  # of detections of another class to those of the own class
 
@@ -56,7 +43,7 @@ NUMBERING = NumberingConstants()
 
 @dataclass(frozen=True)
 class Numbering:
-    """One way to number classes."""
+    """One numbering of classes, with its description."""
 
     words: str
     labels: Mapping[int | str, int]
@@ -107,7 +94,8 @@ def find_labels(
 ) -> tuple[Rows, list[str]]:
     """Return the label of each class key [class keys], and notes about them.
 
-    `rows` are detections that overlap annotations; `true_labels` are the labels of those.
+    `rows` are detections that overlap annotations, and `true_labels` the labels of these
+    annotations.
     """
     labels, numbers = _match_names(raw.class_keys, dataset)
     notes: list[str] = []
@@ -122,7 +110,7 @@ def find_labels(
 
 
 def _match_names(keys: Sequence[Key], dataset: Dataset) -> tuple[Rows, dict[int, int | str]]:
-    """Return labels of the keys that are names, and the numbers of the other keys by place."""
+    """Return labels of keys that are class names, and the numbers of the other keys by place."""
     exact = {name: label for label, name in enumerate(dataset.label_names)}
     normalised: dict[str, int] = {}
     for name, label in exact.items():
@@ -144,7 +132,7 @@ def _match_names(keys: Sequence[Key], dataset: Dataset) -> tuple[Rows, dict[int,
 
 
 def _normalise_name(name: str) -> str:
-    """Return a name in small letters, without hyphens, underscores and double spaces."""
+    """Return a name in lower case, without hyphens, underscores and double spaces."""
     return " ".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
@@ -154,28 +142,25 @@ def _choose_numbering(
     numbers: Mapping[int, int | str],
     pairs: tuple[Rows, Rows],
 ) -> tuple[Numbering, list[str]]:
-    """Choose the numbering that agrees best, with a note where it is not the documented one."""
+    """Return the numbering that agrees best, and a note if it is not the documented one."""
     numberings = possible_numberings(dataset, counts_from_zero=raw.counts_from_zero)
     counts = np.bincount(raw.classes, minlength=len(raw.class_keys))
     known = [_share_known(numbering, numbers, counts) for numbering in numberings]
     agreement = [_agreement(raw, numbering, numbers, pairs) for numbering in numberings]
     num_pairs = sum(int(numbering) in numbers for numbering in raw.classes[pairs[0]].tolist())
-    candidates = [
-        k for k in range(len(numberings)) if known[k] >= known[0]
-    ]  # that know at least as many numbers
+    # Numberings that contain at least as many of the numbers as the documented one.
+    candidates = [k for k in range(len(numberings)) if known[k] >= known[0]]
     best = max(candidates, key=lambda k: (agreement[k], -k))
     if num_pairs < NUMBERING.min_pairs:
         if known[0] == 1:
             return numberings[0], [
-                f"the classes in {raw.files_text} were taken for {numberings[0].words}; too "
-                "few boxes "
-                "overlap annotations to make sure of it"
+                f"the classes in {raw.files_text} are read as {numberings[0].words}; too few "
+                "boxes overlap annotations to check this"
             ]
         raise DataError(
             f"{raw.files_text}: the classes are {_list_examples(numbers.values())}, while "
             f"{numberings[0].words} are {_list_examples(numberings[0].labels)}; too few boxes "
-            "overlap annotations to "
-            f"find out which are meant: {NAMES_REMEDY}"
+            f"overlap annotations to infer the classes: {NAMES_REMEDY}"
         )
     is_better = agreement[best] >= max(
         NUMBERING.good_agreement, agreement[0] + NUMBERING.min_agreement_lead
@@ -183,24 +168,24 @@ def _choose_numbering(
     chosen = best if is_better else 0
     if agreement[chosen] < NUMBERING.bad_agreement:
         raise DataError(
-            f"{raw.files_text}: the classes mean something else than those of the data: of "
-            f"{num_pairs:,} boxes that overlap an annotation {agreement[best]:.0%} have its label, "
-            f"however the classes are numbered; {NAMES_REMEDY}"
+            f"{raw.files_text}: the classes are not those of the data: of {num_pairs:,} boxes that "
+            f"overlap an annotation, at most {agreement[best]:.0%} have its label in any "
+            f"numbering; {NAMES_REMEDY}"
         )
     if chosen == 0:
         return numberings[0], []
     return numberings[best], [
-        f"the classes in {raw.files_text} are {numberings[best].words}, not "
-        f"{numberings[0].words}: so "
-        f"{agreement[best]:.0%} instead of {agreement[0]:.0%} of the boxes that overlap an "
-        "annotation have its label. They were read so"
+        f"the classes in {raw.files_text} are read as {numberings[best].words}, not "
+        f"{numberings[0].words}, since {agreement[best]:.0%} instead of {agreement[0]:.0%} of the "
+        "boxes that overlap an annotation then have its label"
     ]
 
 
 def _share_known(numbering: Numbering, numbers: Mapping[int, int | str], counts: Rows) -> float:
-    all_of = sum(int(counts[place]) for place in numbers)
-    known = sum(int(counts[place]) for place, one in numbers.items() if one in numbering.labels)
-    return known / all_of if all_of else 1.0
+    """Return the share of detections with a number that the numbering contains."""
+    known = [place for place, number in numbers.items() if number in numbering.labels]
+    total = sum(int(counts[place]) for place in numbers)
+    return sum(int(counts[place]) for place in known) / total if total else 1.0
 
 
 def _agreement(
@@ -209,24 +194,24 @@ def _agreement(
     numbers: Mapping[int, int | str],
     pairs: tuple[Rows, Rows],
 ) -> float:
-    """Share of the overlapping boxes told by number that have the label of their annotation."""
+    """Return the share of overlapping boxes with a number that have their annotation's label."""
     labels = np.full(len(raw.class_keys), UNKNOWN - 1, np.int64)
     for place, number in numbers.items():
         labels[place] = numbering.labels.get(number, UNKNOWN)
-    told = labels[raw.classes[pairs[0]]]
-    is_number = told > UNKNOWN - 1
-    return float((told == pairs[1])[is_number].mean()) if is_number.any() else 0.0
+    detected = labels[raw.classes[pairs[0]]]
+    is_number = detected > UNKNOWN - 1
+    return float((detected == pairs[1])[is_number].mean()) if is_number.any() else 0.0
 
 
 def _warn_about_exchanged_classes(
     labels: Rows, true_labels: Rows, names: Sequence[str]
 ) -> list[str]:
-    """Return a warning if classes seem exchanged: the detector sees one as another.
+    """Return a warning if classes seem exchanged: the detector takes one for another.
 
-    A detector also sees a class that it does not know as one that it knows. Classes therefore
-    count as exchanged only if the other class is seen as yet another one, too.
+    A detector that does not know a class also takes it for another one. So classes count as
+    exchanged only if the other class is taken for yet another one, too.
     """
-    taken: dict[int, tuple[int, float]] = {}
+    mistaken: dict[int, tuple[int, float]] = {}  # most frequent label, and its share
     for label in range(len(names)):
         own = labels[(true_labels == label) & (labels != UNKNOWN)]
         if len(own) < NUMBERING.min_pairs_of_class:
@@ -234,37 +219,37 @@ def _warn_about_exchanged_classes(
         counts = np.bincount(own, minlength=len(names))
         most = int(counts.argmax())
         if most != label and counts[most] >= NUMBERING.exchanged_ratio * counts[label]:
-            taken[label] = most, counts[most] / len(own)
-    strange = [(one, most, share) for one, (most, share) in taken.items() if most in taken]
-    if not strange:
+            mistaken[label] = most, counts[most] / len(own)
+    examples = [
+        f"{names[label]} as {names[most]} ({share:.0%})"
+        for label, (most, share) in mistaken.items()
+        if most in mistaken
+    ]
+    if not examples:
         return []
-    some = _list_examples(
-        f"{names[one]} as {names[most]} ({share:.0%})" for one, most, share in strange
+    text = (
+        f"classes look exchanged, since the detector sees {_list_examples(examples)}. Compare the "
+        "names of the classes and their order in the data with those of the detector; if they "
+        "differ, label fixes are wrong"
     )
-    told = (
-        f"classes look exchanged, since the detector sees {some}. Compare the names of the classes "
-        "and their order in the data with those of the detector; if they differ, label fixes are "
-        "wrong"
-    )
-    return [warning(told)]
+    return [warning(text)]
 
 
 def _note_unknown_classes(raw: RawDetections, dataset: Dataset, labels: Rows) -> list[str]:
-    """Note detections of classes that the data do not have; raise a DataError if there are many."""
+    """Return notes on detections of unknown classes; raise a DataError if there are many."""
     counts = np.bincount(raw.classes, minlength=len(labels))
     unknown = [key for key in np.flatnonzero(labels == UNKNOWN).tolist() if counts[key]]
     if not unknown:
         return []
     examples = _list_examples(_key_text(raw.class_keys[key]) for key in unknown)
-    num_passed_over, classes_text = int(counts[unknown].sum()), f"the data do not have: {examples}"
-    if num_passed_over > NUMBERING.max_unknown_share * len(raw):
+    num_skipped, classes_text = int(counts[unknown].sum()), f"the data do not have: {examples}"
+    if num_skipped > NUMBERING.max_unknown_share * len(raw):
         raise DataError(
-            f"{raw.files_text}: {num_passed_over:,} of {len(raw):,} detections are of classes "
-            f"that {classes_text}; "
-            f"the classes of the data are {_list_examples(dataset.label_names)}"
+            f"{raw.files_text}: {num_skipped:,} of {len(raw):,} detections are of classes that "
+            f"{classes_text}; the classes of the data are {_list_examples(dataset.label_names)}"
         )
     return [
-        f"{num_passed_over:,} of {len(raw):,} detections were passed over, of classes that "
+        f"{num_skipped:,} of {len(raw):,} detections are skipped, since they are of classes that "
         f"{classes_text}"
     ]
 

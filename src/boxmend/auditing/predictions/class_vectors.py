@@ -1,4 +1,4 @@
-"""Class vectors of detections, put into the order of a dataset's labels."""
+"""Put class vectors of detections into the order of a dataset's labels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from boxmend.errors import DataError
 class VectorConstants:
     """Thresholds for finding the order of class vectors."""
 
-    max_detections: int = 5000  # with the highest scores; many of the others are doubtful
+    max_detections: int = 5000  # with the highest scores, whose labels are the most reliable
     min_agreement: float = 0.5  # share of detections whose label has the highest value
-    probability_tolerance: float = 1e-4  # by which a probability may leave 0..1
+    probability_tolerance: float = 1e-4  # by which a probability may lie outside 0 to 1
 
 
 VECTORS = VectorConstants()
@@ -60,9 +60,9 @@ def order_vectors(
     best = max(agreement, key=lambda words: agreement[words])  # the first of equals
     if agreement[best] < VECTORS.min_agreement:
         raise DataError(
-            f"{raw.files_text}: the class vectors do not fit the labels: the highest value is "
-            f"that of the label in {agreement[best]:.0%} of the detections; expected the order of "
-            "the classes"
+            f"{raw.files_text}: the class vectors do not fit the labels: the label has the "
+            f"highest value in {agreement[best]:.0%} of the detections; expected values in the "
+            "order of the classes"
         )
     vectors = raw.vectors
     if not np.array_equal(orders[best], np.arange(vectors.shape[1])):
@@ -91,14 +91,16 @@ def _columns_by_name(
     unknown = [name for name in raw.vector_names if name not in set(dataset.label_names)]
     if not known:
         raise DataError(
-            f"{raw.files_text}: no column p_NAME is of a class of the data; the first of them is "
-            f"p_{raw.vector_names[0]}, the first class {''.join(dataset.label_names[:1])}"
+            f"{raw.files_text}: no column p_NAME has the name of a class of the data; the first "
+            f"column is p_{raw.vector_names[0]}, the first class is "
+            f"{''.join(dataset.label_names[:1])}"
         )
     result = np.zeros((len(vectors), len(dataset.label_names)), np.float32)
     for label, name in enumerate(dataset.label_names):
         if name in column_of:
             result[:, label] = vectors[:, column_of[name]]
-    notes = [f"columns of no class of the data: {', '.join(f'p_{name}' for name in unknown[:5])}"]
+    unknown_text = ", ".join(f"p_{name}" for name in unknown[:5])
+    notes = [f"columns without a class of the data are ignored: {unknown_text}"]
     return result, notes if unknown else []
 
 
@@ -107,7 +109,7 @@ def _possible_orders(dataset: Dataset, length: int) -> dict[str, Rows]:
     num_labels = len(dataset.label_names)
     numbers = get_category_ids(dataset)
     ranks = np.arange(num_labels)
-    if all(isinstance(one, int) for one in numbers):
+    if all(isinstance(number, int) for number in numbers):
         ranks[np.argsort(np.array(numbers, object).astype(np.float64), kind="stable")] = np.arange(
             num_labels
         )

@@ -1,4 +1,4 @@
-"""Decode a detection file in portions; check the entries of a portion singly if it fails."""
+"""Decode a detection file in portions; if one fails, check its entries one by one."""
 
 import json
 import math
@@ -14,11 +14,11 @@ from boxmend.data.files.reading import describe_os_error, ensure_few_values, rea
 from boxmend.data.types import Box
 from boxmend.errors import DataError, UsageError
 
-ENTRIES_PER_PORTION = 1024  # decoded at once: more would not fit into the processor's cache
+ENTRIES_PER_PORTION = 1024  # decoded at once, so few that they fit into the processor's cache
 LIST_KEYS = ("annotations", "predictions")  # keys under which an object may hold the list
 EXPECTED = 'expected a JSON list of {"image_id", "category_id", "bbox", "score"}'
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-MAX_DIGITS = 400  # of a whole number; with more it is larger than any float
+MAX_DIGITS = 400  # of a whole number; with more, it is larger than any float
 MAX_FOLDS = 10**6
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ABSENT = msgspec.Raw()
@@ -27,7 +27,7 @@ Number = int | float
 
 
 class DetectionEntry(msgspec.Struct, gc=False):
-    """The keys of a detection that are read; others are ignored."""
+    """The keys of a detection that are read; other keys are ignored."""
 
     bbox: Box
     score: float
@@ -68,20 +68,16 @@ def read_portions(path: Path, kind: type[AnyEntry]) -> Iterator[tuple[int, list[
         ensure_objects(entries, path)
         raws = _raw_list.decode(entries)
     except UNDECODABLE:
-        yield from _read_slowly(
-            path, data, kind
-        )  # NaN is not JSON, but may be in a key that is ignored
+        # NaN is not valid JSON, but is accepted in keys that are ignored.
+        yield from _read_slowly(path, data, kind)
         return
     for first in range(0, len(raws), ENTRIES_PER_PORTION):
         portion = raws[first : first + ENTRIES_PER_PORTION]
         try:
             yield first, decoder.decode(b"[" + b",".join(portion) + b"]")
         except UNDECODABLE:
-            looked_at = enumerate(portion)
-            yield (
-                first,
-                [_check_entry(path, first + k, _decode_slowly(raw), kind) for k, raw in looked_at],
-            )
+            values = [(first + k, _decode_slowly(raw)) for k, raw in enumerate(portion)]
+            yield first, [_check_entry(path, index, value, kind) for index, value in values]
 
 
 def entry_error(path: Path, index: int, why: str) -> DataError:
@@ -102,7 +98,7 @@ def _read(path: Path) -> bytes:
     try:
         data = read_limited(path, "prediction_bytes")
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file of detections") from error
+        raise UsageError(f"{path}: no such file; check the path") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise DataError(f"{path}: cannot be read ({describe_os_error(error)})") from error
     data = data.removeprefix(_BYTE_ORDER_MARK)
@@ -112,7 +108,7 @@ def _read(path: Path) -> bytes:
 
 
 def _list_of(data: bytes) -> bytes | msgspec.Raw:
-    """Return the list of the file, or of the object around it; other content unchanged."""
+    """Return the list of detections, also if an object holds it; return other content unchanged."""
     if data.lstrip()[:1] != b"{":
         return data
     holder = msgspec.json.decode(data, type=_Holder)
@@ -129,7 +125,7 @@ def _read_slowly(
     except RecursionError as error:
         raise DataError(f"{path}: JSON nested too deeply; {EXPECTED}") from error
     except ValueError as error:
-        raise DataError(f"{path}: is no JSON ({error}); {EXPECTED}") from error
+        raise DataError(f"{path}: is not JSON ({error}); {EXPECTED}") from error
     if isinstance(values, dict):
         values = next((values[key] for key in LIST_KEYS if key in values), values)
     if not isinstance(values, list):

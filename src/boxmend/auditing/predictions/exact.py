@@ -75,9 +75,10 @@ class _Lookup:
         )
         if row != AMBIGUOUS:
             return (
-                f"{key_text} is no {self.what} of the data; {self.catalogue.list_known(self.what)}"
+                f"the data have no {self.what} with {key_text}; "
+                f"{self.catalogue.list_known(self.what)}"
             )
         remedy = f"give the {id_key if self.what == 'image' else name_key}"
         if self.what == "image" and name is None:
-            remedy = "give the whole file_name, and image_id where images share that"
+            remedy = "give the whole file_name, and image_id if several images share it"
         return f"{key_text} means more than one {self.what}; {remedy}"

@@ -33,10 +33,10 @@ class ImageNaming:
 def possible_namings(
     raw: RawDetections, dataset: Dataset, catalogue: Catalogue
 ) -> list[ImageNaming]:
-    """Return the possible interpretations of image names: by ids and names, or by file numbers.
+    """Return the possible interpretations of image names: ids and file names, or file numbers.
 
-    The second is possible where ids and file names both are numbers and mean different images:
-    Ultralytics writes 42 for 000042.jpg, whatever its id is.
+    The second is possible if both ids and file names are numbers and mean different images:
+    Ultralytics writes 42 for 000042.jpg, independent of its id.
     """
     rows = np.array([_find_row(key, catalogue) for key in raw.image_keys], np.int64)
     plain = ImageNaming("ids and file names", rows)
@@ -56,14 +56,13 @@ def possible_namings(
 
 
 def ensure_unambiguous(raw: RawDetections, rows: Rows, dataset: Dataset) -> list[str]:
-    """Refuse names of several images and files of other images; note unknown images."""
+    """Raise a DataError for ambiguous names and for files of other images; note unknown images."""
     is_ambiguous = rows == AMBIGUOUS
     if is_ambiguous.any():
         key = raw.image_keys[int(np.argmax(is_ambiguous))]
         raise DataError(
             f"{raw.files_text}: {_key_text(key)!r} means more than one image; give whole file "
-            "names "
-            "with their folders, or ids"
+            "names with their folders, or ids"
         )
     num_known = len(np.unique(rows[rows >= 0]))
     unknown = [key for key, row in zip(raw.image_keys, rows.tolist(), strict=True) if row < 0]
@@ -73,10 +72,11 @@ def ensure_unambiguous(raw: RawDetections, rows: Rows, dataset: Dataset) -> list
     unknown_text = f"{len(unknown):,} of {len(rows):,} images in {raw.files_text}"
     if num_known == 0 or (num_known < len(unknown) and 2 * num_known < len(dataset.images)):
         raise DataError(
-            f"{unknown_text} are no images of the data, such as {examples}; the data have "
-            f"{_image_examples(dataset.images.file_names)}. Are these predictions of other images?"
+            f"{unknown_text} are not in the data, such as {examples}; the data have "
+            f"{_image_examples(dataset.images.file_names)}. Check that the predictions belong to "
+            "these images"
         )
-    return [f"{unknown_text} are no images of the data and were passed over, such as {examples}"]
+    return [f"{unknown_text} are not in the data and are skipped, such as {examples}"]
 
 
 def find_image_sizes(dataset: Dataset, rows: Rows) -> Floats:

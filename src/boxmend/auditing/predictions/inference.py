@@ -1,7 +1,7 @@
-"""Infer what a prediction file means by its images, boxes and classes.
+"""Infer the meaning of the images, boxes and classes of a prediction file.
 
 A right interpretation agrees with the annotations better than a wrong one. The interpretation that
-agrees best is used, and notes say where it is not the documented one.
+agrees best is used, and a note says if it is not the documented one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from boxmend.auditing.predictions.resolved import Predictions
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
-PAIR_MIN_IOU = 0.5  # for a detection and an annotation of one object
+PAIR_MIN_IOU = 0.5  # of a detection and an annotation of one object
 SCORE_TOLERANCE = 1e-6  # by which a score may lie outside 0..1
 PERCENT = 100
 
@@ -39,7 +39,7 @@ PERCENT = 100
 def infer_meaning(
     raw: RawDetections, dataset: Dataset, catalogue: Catalogue, known: KnownAnnotations
 ) -> Predictions:
-    """Return detections of one kind of file by rows and labels of the dataset."""
+    """Return the detections of one kind of file with rows and labels of the dataset."""
     scores = _check_scores(raw)
     interpretations = [
         _interpret(raw, naming, dataset, known)
@@ -50,7 +50,7 @@ def infer_meaning(
     needed = max(FORMATS.good_mean_iou, FORMATS.min_iou_ratio * best.quality)
     if len(interpretations) > 1 and interpretations[1].quality > needed:
         best = interpretations[1]
-        notes.append(f"the images in {raw.files_text} are named by {best.naming.words}, not ids")
+        notes.append(f"the images in {raw.files_text} are read as {best.naming.words}, not as ids")
     notes += ensure_unambiguous(raw, best.naming.rows, dataset)
     format, format_notes = box_formats.choose_format(raw, best.ious, len(best.rows))
     image_rows = best.image_rows
@@ -89,7 +89,7 @@ class _Interpretation:
 
     naming: ImageNaming
     image_rows: Rows  # [m]
-    rows: Rows  # detections that were compared with annotations
+    rows: Rows  # detections that are compared with annotations
     ious: dict[BoxFormat, float]
     quality: float  # the mean best IoU, times the share of detections in known images
 
@@ -113,12 +113,12 @@ def _check_scores(raw: RawDetections) -> Floats:
         return np.clip(scores, 0.0, 1.0)
     row = int(np.argmax(is_wrong))
     if scores.min() < 0:
-        looks = "scores below 0 look like logits: give them through a sigmoid or softmax first"
+        remedy = "scores below 0 look like logits: apply a sigmoid or softmax"
     elif scores.max() <= PERCENT and np.median(scores) > 1:
-        looks = "they look like percent: divide them by 100"
+        remedy = "scores look like percentages: divide them by 100"
     else:
-        looks = "give probabilities, or anything between 0 and 1 that grows with them"
-    raise raw.error_at(row, f"the score {scores[row]:.6g} does not lie between 0 and 1; {looks}")
+        remedy = "give probabilities, or other numbers from 0 to 1 that rise with them"
+    raise raw.error_at(row, f"the score {scores[row]:.6g} does not lie between 0 and 1; {remedy}")
 
 
 def _ensure_known_sizes(
@@ -130,6 +130,6 @@ def _ensure_known_sizes(
         name = dataset.images.file_names[int(image_rows[row])]
         raise raw.error_at(
             row,
-            f"the box is in shares of {name}, whose size is not known; give the size in the "
+            f"the box is in shares of {name}, whose size is unknown; give the size in the "
             "dataset, or the folder of the images, or boxes in pixels",
         )

@@ -1,7 +1,7 @@
-"""Label files with confidences, as Ultralytics writes them by `save_txt=True save_conf=True`.
+"""Read label files with confidences, as Ultralytics writes by `save_txt=True save_conf=True`.
 
 A line is `class x y width height confidence`: the centre and the size in shares of the image. The
-file is called like the image.
+file has the name of the image.
 """
 
 import os
@@ -52,7 +52,9 @@ def read_label_folder(folder: Path) -> RawDetections:
         format=BoxFormat("cxcywh", is_share=True),
         image_keys=image_keys,
         images=np.repeat(np.arange(len(sizes)), sizes),
-        class_keys=[(int(one) if one.is_integer() else one, None) for one in labels.tolist()],
+        class_keys=[
+            (int(label) if label.is_integer() else label, None) for label in labels.tolist()
+        ],
         classes=classes.reshape(-1).astype(np.int64),
         scores=numbers[:, 5],
         boxes=numbers[:, 1:5],
@@ -67,9 +69,9 @@ def read_label_folder(folder: Path) -> RawDetections:
 
 
 def _read_values(path: Path) -> Floats:
-    """Return the numbers of a label file, six per line; blank lines are skipped."""
+    """Return the numbers [lines, 6] of a label file; blank lines are skipped."""
     lines = [
-        line for one in read_bytes(path, "label_file_bytes").splitlines() if (line := one.split())
+        line for text in read_bytes(path, "label_file_bytes").splitlines() if (line := text.split())
     ]
     if any(len(line) != VALUES_PER_LINE for line in lines):
         _raise_for_wrong_line(path, lines)

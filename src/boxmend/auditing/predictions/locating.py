@@ -31,7 +31,7 @@ EXPECTED = (
 
 @dataclass(frozen=True)
 class PredictionFile:
-    """One file, or one folder of label files."""
+    """A file or a folder of label files, and its fold if it belongs to one."""
 
     path: Path
     fold: int | None = None
@@ -47,7 +47,7 @@ def locate_predictions(
     manifests: dict[Path, FoldManifest] = {}
     for path in map(Path, paths):
         if not os.path.exists(path):
-            raise UsageError(f"{path}: no such file or folder of predictions")
+            raise UsageError(f"{path}: no such file or folder; check the path")
         folder, fold = _find_fold(path)
         if folder is not None and folder not in manifests:
             manifests[folder] = read_manifest(folder, dataset)
@@ -61,7 +61,7 @@ def locate_predictions(
             raise UsageError(f"{place.path}: is given twice; name every file once")
         seen.add(real)
     if len(manifests) > 1:
-        raise UsageError("predictions of several folders of folds; audit them one by one")
+        raise UsageError("the predictions are of several folders of folds; audit them one by one")
     return places, next(iter(manifests.values()), None)
 
 
@@ -86,7 +86,7 @@ def _read(path: Path) -> RawDetections:
     if path.is_dir():
         return read_label_folder(path)
     if not path.is_file():
-        raise DataError(f"{path}: is no regular file; {EXPECTED}")
+        raise DataError(f"{path}: is not a regular file; {EXPECTED}")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: is empty; {EXPECTED}")
     if path.suffix.lower() in JSON_ENDINGS or _first_character(path) in (b"[", b"{"):
@@ -103,14 +103,14 @@ def _first_character(path: Path) -> bytes:
 
 
 def _find_fold(path: Path) -> tuple[Path | None, int | None]:
-    """Return the folder of folds that a path is or lies in, and the fold of the path."""
+    """Return the folder of folds that a path is, or that contains it, and the fold of the path."""
     if (path / FOLDS_FILE).is_file():
         return path, None
     around = Path(os.path.abspath(path))
-    for one in (around, *list(around.parents)[:2]):
-        match = FOLD_NAME.fullmatch(one.name)
-        if match and (one.parent / FOLDS_FILE).is_file():
-            return one.parent, int(match[1])
+    for folder in (around, *list(around.parents)[:2]):
+        match = FOLD_NAME.fullmatch(folder.name)
+        if match and (folder.parent / FOLDS_FILE).is_file():
+            return folder.parent, int(match[1])
     return None, None
 
 
@@ -119,7 +119,7 @@ def _locate_folds(folder: Path, manifest: FoldManifest) -> list[PredictionFile]:
     places = [
         PredictionFile(path, fold)
         for fold in range(manifest.k)
-        for path in _in_folder(fold_folder(folder, fold), named_only=True)
+        for path in _list_predictions(fold_folder(folder, fold), named_only=True)
     ]
     missing_folds = sorted(
         set(range(manifest.k)) - {path.fold for path in places if path.fold is not None}
@@ -130,10 +130,9 @@ def _locate_folds(folder: Path, manifest: FoldManifest) -> list[PredictionFile]:
         )
         more = f" and {len(missing_folds) - 3} more" if len(missing_folds) > 3 else ""
         raise DataError(
-            f"{folder}: there are no predictions of {len(missing_folds)} of {manifest.k} "
-            "folds; looked for "
-            f"{missing}{more} (or .csv, .parquet, a folder labels/). README.md there says how to "
-            "make them"
+            f"{folder}: {len(missing_folds)} of {manifest.k} folds have no predictions; expected "
+            f"{missing}{more} (or .csv, .parquet, a folder labels/). README.md in that folder "
+            "explains how to make them"
         )
     return places
 
@@ -141,13 +140,16 @@ def _locate_folds(folder: Path, manifest: FoldManifest) -> list[PredictionFile]:
 def _locate_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    if paths := list(_in_folder(path, named_only=False)):
+    if paths := list(_list_predictions(path, named_only=False)):
         return paths
-    raise DataError(f"{path}: no predictions found; {EXPECTED}")
+    raise DataError(f"{path}: there are no predictions in this folder; {EXPECTED}")
 
 
-def _in_folder(folder: Path, *, named_only: bool) -> Iterator[Path]:
-    """Yield predictions in a folder: files of that name, else label files in it or in `labels`."""
+def _list_predictions(folder: Path, *, named_only: bool) -> Iterator[Path]:
+    """Yield the predictions in a folder: files called predictions*, else a folder of label files.
+
+    With `named_only`, label files have to be in a subfolder `labels` or `predictions`.
+    """
     endings = (*JSON_ENDINGS, *TABLE_ENDINGS)
     names = sorted(os.listdir(folder)) if folder.is_dir() else []
     files = [

@@ -11,7 +11,7 @@ from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
-MAX_IMAGES = 2000  # spread evenly over those that have both annotations and detections
+MAX_IMAGES = 2000  # evenly spaced among images with both annotations and detections
 DETECTIONS_PER_IMAGE = 3  # with the highest scores
 
 
@@ -39,12 +39,12 @@ def usable_annotations(dataset: Dataset) -> KnownAnnotations:
 def select_detections(
     image_rows: Rows, scores: Floats, boxes: Floats, known: KnownAnnotations
 ) -> Rows:
-    """Return rows of detections to compare: the best few of images that have annotations.
+    """Return rows of detections to compare: the best few of each image with annotations.
 
     The choice does not depend on the order of the detections.
     """
     num = 1 + max(int(image_rows.max(initial=-1)), int(known.image_rows.max(initial=-1)))
-    is_detected = np.zeros(num + 1, np.bool_)  # the last is that of UNKNOWN
+    is_detected = np.zeros(num + 1, np.bool_)  # the last entry is for UNKNOWN
     is_detected[image_rows] = True
     is_detected[-1] = False
     images = np.unique(known.image_rows[is_detected[known.image_rows]])

@@ -1,8 +1,8 @@
-"""Detections as their files have them, before images, classes and boxes are interpreted.
+"""Detections as they are in their files, before images, classes and boxes are interpreted.
 
 Images and classes are codes into a list of keys, so that each key is looked up once. `exact`
-interprets keys and boxes as COCO results document them; `inference` compares them with the
-annotations.
+interprets keys and boxes by the documented format of COCO results; `inference` compares them with
+the annotations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = tuple[int | float | str | None, str | None]
 
 
 class KeyCodes:
-    """Keys in the order of their first occurrence; the code of a key is its place."""
+    """Distinct keys in the order of their first occurrence; the code of a key is its place."""
 
     def __init__(self) -> None:
         self.keys: list[Key] = []
@@ -48,23 +48,23 @@ class BoxFormat:
 
 @dataclass(frozen=True, eq=False)
 class RawDetections:
-    """Detections of one file, or of several of one kind."""
+    """Detections of one file, or of several files of the same kind."""
 
-    kind: str  # of the file, in words
-    format: BoxFormat  # that is documented for such files
+    kind: str  # of the file, for messages
+    format: BoxFormat  # the documented one
     image_keys: list[Key]
     images: Rows  # [m] into image_keys
     class_keys: list[Key]
     classes: Rows  # [m] into class_keys
     scores: Floats  # [m]
     boxes: Floats  # [m, 4] as written
-    vectors: NDArray[np.float32] | None  # [m, v] class vectors, where all have one
-    vector_names: tuple[str, ...]  # [v] their classes, where the file names them
-    folds: Rows  # [m] UNKNOWN_FOLD where not told
+    vectors: NDArray[np.float32] | None  # [m, v] class vectors, if all detections have one
+    vector_names: tuple[str, ...]  # [v] their classes, if the file names them
+    folds: Rows  # [m] UNKNOWN_FOLD if unknown
     files: list[str]
     firsts: Rows  # [files] the row at which each file begins
-    unit: str = "detection"  # of which each row of a file holds one
-    counts_from_zero: bool = False  # whether classes are documented to be numbered from 0
+    unit: str = "detection"  # name of a row of the file
+    counts_from_zero: bool = False  # whether documented class numbers start at 0
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -77,25 +77,25 @@ class RawDetections:
 
     @property
     def files_text(self) -> str:
-        """The files in words, for a message."""
+        """The names of the files, for a message."""
         more = f" and {len(self.files) - 1:,} more" if len(self.files) > 1 else ""
         return f"{self.files[0]}{more}" if self.files else "the predictions"
 
 
 def join_detections(parts: Sequence[RawDetections]) -> RawDetections:
-    """Join detections of one kind and format; keep class vectors if all parts have the same."""
+    """Join detections of one kind and format; keep class vectors if their classes are the same."""
     if len(parts) == 1:
         return parts[0]
-    image_keys, images = _merge_codes([(one.image_keys, one.images) for one in parts])
-    class_keys, classes = _merge_codes([(one.class_keys, one.classes) for one in parts])
-    sizes = np.array([len(one) for one in parts], np.int64)
+    image_keys, images = _merge_codes([(part.image_keys, part.images) for part in parts])
+    class_keys, classes = _merge_codes([(part.class_keys, part.classes) for part in parts])
+    sizes = np.array([len(part) for part in parts], np.int64)
     starts = np.cumsum(sizes) - sizes
     shapes = {
-        (one.vectors.shape[1] if one.vectors is not None else None, one.vector_names)
-        for one in parts
-        if len(one)
+        (part.vectors.shape[1] if part.vectors is not None else None, part.vector_names)
+        for part in parts
+        if len(part)
     }
-    vectors = [one.vectors for one in parts if one.vectors is not None and len(one)]
+    vectors = [part.vectors for part in parts if part.vectors is not None and len(part)]
     has_vectors = len(shapes) == 1 and len(vectors) > 0
     return RawDetections(
         kind=parts[0].kind,
@@ -104,14 +104,14 @@ def join_detections(parts: Sequence[RawDetections]) -> RawDetections:
         images=images,
         class_keys=class_keys,
         classes=classes,
-        scores=np.concatenate([one.scores for one in parts]),
-        boxes=np.concatenate([one.boxes for one in parts]),
+        scores=np.concatenate([part.scores for part in parts]),
+        boxes=np.concatenate([part.boxes for part in parts]),
         vectors=np.concatenate(vectors) if has_vectors else None,
-        vector_names=next((one.vector_names for one in parts if len(one)), ()),
-        folds=np.concatenate([one.folds for one in parts]),
-        files=[file for one in parts for file in one.files],
+        vector_names=next((part.vector_names for part in parts if len(part)), ()),
+        folds=np.concatenate([part.folds for part in parts]),
+        files=[file for part in parts for file in part.files],
         firsts=np.concatenate(
-            [one.firsts + start for one, start in zip(parts, starts, strict=True)]
+            [part.firsts + start for part, start in zip(parts, starts, strict=True)]
         ),
         unit=parts[0].unit,
         counts_from_zero=parts[0].counts_from_zero,

@@ -28,9 +28,9 @@ from boxmend.errors import DataError
 def read_coco_results(path: str | Path, dataset: Dataset) -> SizedDetections:
     """Read COCO results of any detector; rows and labels are those of the dataset.
 
-    Category ids are those of the dataset's COCO documents, else numbers from 1 in the order of its
-    label names, as `boxmend predict` writes them; class names count more than numbers. Scores may
-    be any finite numbers. Rows keep the order of the file.
+    Category ids are those of the dataset's COCO files. For a dataset without COCO files they are
+    numbers from 1 in the order of its label names, as `boxmend predict` writes them. Class names
+    count more than numbers. Scores may be any finite numbers. Rows keep the order of the file.
     """
     return read_exactly(Path(path), make_catalogue(dataset))
 
@@ -39,7 +39,8 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
     """Read files, label folders and folders of folds into one sorted table.
 
     The meaning of images, classes and boxes is inferred from their overlap with the annotations.
-    `notes` say what was inferred and what was skipped. A DataError names what cannot be used.
+    `notes` of the result list what was inferred and what was skipped. A DataError names the values
+    that cannot be used.
     """
     places, manifest = locate_predictions(paths, dataset)
     states = read_states(list_files(places))
@@ -50,7 +51,7 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
     known, catalogue = usable_annotations(dataset), make_catalogue(dataset)
     notes: list[str] = []
     if empty := [raw.files for group in groups.values() for raw in group if not len(raw)]:
-        notes.append(f"no detection at all in {', '.join(file for raw in empty for file in raw)}")
+        notes.append(f"there is no detection in {', '.join(file for raw in empty for file in raw)}")
     resolved = [
         infer_meaning(join_detections(group), dataset, catalogue, known)
         for _, group in sorted(groups.items(), key=lambda item: str(item[0]))
@@ -58,7 +59,9 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
     ]
     if not resolved:
         paths_text = ", ".join(str(raw.path) for raw in places[:3])
-        raise DataError(f"{paths_text}: no detection at all; an audit needs what a detector found")
+        raise DataError(
+            f"{paths_text}: there is no detection; predict again with a lower score limit"
+        )
     result = sort_predictions(join_predictions(resolved, notes))
     result = replace(result, manifest=manifest, states=states)
     return replace(

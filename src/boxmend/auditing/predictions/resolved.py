@@ -1,4 +1,4 @@
-"""Predictions by rows and labels of a dataset, with notes about them."""
+"""Predictions with rows and labels of a dataset, and notes about them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from boxmend.data.files.change_detection import State, ensure_states_unchanged
 from boxmend.data.folds import FoldManifest
 from boxmend.data.types import Floats, Mask, Rows
 
-UNCUT_MIN_SCORE = 0.075  # some detections of an uncut list do not reach it
-MIN_DETECTIONS = 200  # fewer are too few to see at which score a list was cut
+UNCUT_MIN_SCORE = 0.075  # a list that is not cut off has lower scores
+MIN_DETECTIONS = 200  # fewer are too few to find out whether a list was cut off
 SCORE_BITS = 32
 SCORE_STEPS = 2**SCORE_BITS - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Detections by rows and labels of a dataset: by image, the best of each first."""
+    """Detections with rows and labels of a dataset, sorted by image and falling score."""
 
     image_rows: Rows  # [m] of the dataset's images
     labels: Rows  # [m]
     scores: Floats  # [m] in 0..1
     boxes: Floats  # [m, 4] xyxy pixels
-    class_scores: NDArray[np.float32] | None  # [m, C] by label, where all have a class vector
-    folds: Rows  # [m] of the detector that found it; -1 unknown
+    class_scores: NDArray[np.float32] | None  # [m, C] by label, if all have a class vector
+    folds: Rows  # [m] fold of the detector; -1 if unknown
     notes: list[str] = field(default_factory=list)  # for the user
-    manifest: FoldManifest | None = None  # of the folder of folds they were read from
+    manifest: FoldManifest | None = None  # of the folder of folds that they were read from
     states: Mapping[str, State | None] = field(default_factory=dict, repr=False)
-    """Size and times of the files just before they were read."""
+    """Size and times of the files just before reading them."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -45,24 +45,24 @@ class Predictions:
 
     @property
     def cut(self) -> float:
-        """The lowest score of each fold; of these, the highest."""
+        """The highest among the lowest scores of each fold."""
         return max(
             (float(self.scores[self.folds == fold].min()) for fold in np.unique(self.folds)),
             default=0.0,
         )
 
     def take(self, rows: Rows | Mask) -> Predictions:
-        """The detections at `rows` (indices, or a mask), in that order."""
+        """Return the detections at `rows` (indices, or a mask), in that order."""
         columns: dict[str, Any] = {
-            one.name: column[rows]
-            for one in fields(self)
-            if isinstance(column := getattr(self, one.name), np.ndarray)
+            field.name: column[rows]
+            for field in fields(self)
+            if isinstance(column := getattr(self, field.name), np.ndarray)
         }
         return replace(self, **columns)
 
 
 def mark_seen_in_training(predictions: Predictions, manifest: FoldManifest) -> Mask:
-    """Mark detections in images that their detector was trained on, where that is known."""
+    """Mark detections [m] in images that their detector was trained on, as far as known."""
     own = manifest.folds[predictions.image_rows]
     mark: Mask = (predictions.folds >= 0) & (own >= 0) & (predictions.folds != own)
     return mark
@@ -70,24 +70,24 @@ def mark_seen_in_training(predictions: Predictions, manifest: FoldManifest) -> M
 
 def join_predictions(parts: Sequence[Predictions], notes: Sequence[str]) -> Predictions:
     """Join the predictions of several kinds of files; `notes` come first."""
-    vectors = [one.class_scores for one in parts if one.class_scores is not None]
+    vectors = [part.class_scores for part in parts if part.class_scores is not None]
     about = []
     if vectors and len(vectors) < len(parts):
-        about = ["class vectors are left aside, since only some of the files have them"]
+        about = ["class vectors are ignored, since only some of the files have them"]
     return Predictions(
-        image_rows=np.concatenate([one.image_rows for one in parts]),
-        labels=np.concatenate([one.labels for one in parts]),
-        scores=np.concatenate([one.scores for one in parts]),
-        boxes=np.concatenate([one.boxes for one in parts]),
+        image_rows=np.concatenate([part.image_rows for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+        scores=np.concatenate([part.scores for part in parts]),
+        boxes=np.concatenate([part.boxes for part in parts]),
         class_scores=np.concatenate(vectors) if len(vectors) == len(parts) else None,
-        folds=np.concatenate([one.folds for one in parts]),
-        notes=[*notes, *(note for one in parts for note in one.notes), *about],
+        folds=np.concatenate([part.folds for part in parts]),
+        notes=[*notes, *(note for part in parts for note in part.notes), *about],
     )
 
 
 def sort_predictions(predictions: Predictions) -> Predictions:
     """Sort predictions so that the order of the files does not matter."""
-    # One number for image and score is sorted quickly; what shares it is sorted by everything.
+    # Sorting by one number for image and score is fast; only ties are sorted by all columns.
     keys = (predictions.image_rows << SCORE_BITS) + ((1 - predictions.scores) * SCORE_STEPS).astype(
         np.int64
     )
@@ -108,10 +108,9 @@ def notes_on_scores(predictions: Predictions) -> list[str]:
     if len(predictions) < MIN_DETECTIONS or predictions.cut < UNCUT_MIN_SCORE:
         return []
     text = (
-        f"no detection has a score below {predictions.cut:.2g}, as if the others had been "
-        "left out. What "
-        "was seen faintly then seems not to be seen at all, and good annotations may be called "
-        "spurious: predict again with a low limit, like conf=0.01"
+        f"no detection has a score below {predictions.cut:.2g}, so the detector probably dropped "
+        "detections with lower scores. Without them, right annotations may be called spurious: "
+        "predict again with a low limit, like conf=0.01"
     )
     return [warning(text)]
 
@@ -130,9 +129,8 @@ def notes_on_images(predictions: Predictions, dataset: Dataset) -> list[str]:
         notes.append(f"{num_unknown:,} of {num_images:,} images are in no fold")
     if num_seen := int(mark_seen_in_training(predictions, predictions.manifest).sum()):
         text = (
-            f"{num_seen:,} of {len(predictions):,} detections are in images that their "
-            "detector was trained "
-            "on, which hides errors; predict on the test part of each fold alone"
+            f"{num_seen:,} of {len(predictions):,} detections are in images that their detector "
+            "was trained on, which hides errors; predict only the test part of each fold"
         )
         notes.append(warning(text))
     return notes

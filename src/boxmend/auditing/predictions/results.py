@@ -1,4 +1,4 @@
-"""COCO results, and what Ultralytics writes like them: a JSON list, decoded in read_portions."""
+"""Read COCO results, and similar files of Ultralytics: a JSON list, decoded in portions."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from boxmend.data.types import Rows, Singles
 KIND = "COCO results"
 
 KeyCheck = Callable[[int, list[Key], Rows], None]
-"""Check a portion, given its first place, all keys so far and its codes; raise for unknown keys."""
+"""Raises for unknown keys, given the first place of a portion, all keys so far and its codes."""
 
 
 def read_results(path: Path) -> RawDetections:
@@ -34,7 +34,7 @@ def read_results(path: Path) -> RawDetections:
 def read_plain_results(path: Path, checks: tuple[KeyCheck, KeyCheck]) -> RawDetections:
     """Read a JSON list of detections without class vectors and folds, without interpretation.
 
-    `checks`, one for images and one for classes, check every portion before the next is decoded.
+    Two `checks`, for images and for classes, are called for each portion before decoding the next.
     """
     columns = _Columns()
     for first, entries in read_portions(path, DetectionEntry):
@@ -65,7 +65,7 @@ class _Columns:
         return part[:2]
 
     def raw(self, path: Path, folds: Rows | None, vectors: Sequence[Singles]) -> RawDetections:
-        """Return all read_portions; class vectors count where all detections have one."""
+        """Return the detections of all portions; class vectors only if all detections have one."""
         images, classes, scores, boxes = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
         )
@@ -90,17 +90,15 @@ class _Columns:
 def _vectors(
     path: Path, first: int, entries: Sequence[RichEntry], length: int | None
 ) -> list[Singles]:
-    """Return the class vectors of a portion if all entries have one."""
-    entry_vectors = [
-        vector.probs if vector.probs is not None else vector.scores for vector in entries
-    ]
+    """Return the class vectors of a portion; an empty list if some entries have none."""
+    entry_vectors = [entry.probs if entry.probs is not None else entry.scores for entry in entries]
     vectors = [vector for vector in entry_vectors if vector is not None]
     if not vectors or len(vectors) < len(entry_vectors):
         return []
     length = len(vectors[0]) if length is None else length
     for k, vector in enumerate(vectors):
         if len(vector) != length:
-            why = f"its class vector has {len(vector)} values, that of the first one {length}"
+            why = f"its class vector has {len(vector)} values, but the first one has {length}"
             raise entry_error(path, first + k, why)
     with np.errstate(over="ignore"):  # infinite values are refused later
         return [np.array(vectors, np.float32).reshape(len(vectors), length)]

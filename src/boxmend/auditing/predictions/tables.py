@@ -1,4 +1,4 @@
-"""Read tables of detections, CSV or Parquet, with one row each and the usual column names."""
+"""Read CSV and Parquet tables of detections, one row each, with the usual column names."""
 
 import os
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ KIND = "a table"
 DELIMITERS = ",;\t"
 VECTOR_PREFIX = "p_"
 HEADER_BYTES = 2**20
-# Names are compared in small letters, without spaces, hyphens and underscores.
+# Names are compared in lower case, without spaces, hyphens and underscores.
 COLUMNS = {
     "image_id": ("imageid",),
     "file_name": ("image", "filename", "imagename", "imagepath", "path", "file"),
@@ -45,7 +45,7 @@ def read_table(path: Path) -> RawDetections:
     """Read a CSV or Parquet file of detections, without interpretation."""
     table = _open_table(path)
     names = _normalise_names(path, table.column_names)
-    sides = next((one for one in BOX_FORMATS if set(one) <= set(names)), None)
+    sides = next((columns for columns in BOX_FORMATS if set(columns) <= set(names)), None)
     columns = {key: _first_column(names, usual) for key, usual in COLUMNS.items()}
     _ensure_complete(path, table.column_names, columns, sides)
     assert sides is not None
@@ -55,7 +55,7 @@ def read_table(path: Path) -> RawDetections:
     class_keys, classes = _encode_keys(
         path, table, columns["category_name"] or columns["category_id"]
     )
-    vector_columns = [one for one in table.column_names if one.startswith(VECTOR_PREFIX)]
+    vector_columns = [name for name in table.column_names if name.startswith(VECTOR_PREFIX)]
     return RawDetections(
         kind=KIND,
         format=BoxFormat(BOX_FORMATS[sides]),
@@ -66,7 +66,7 @@ def read_table(path: Path) -> RawDetections:
         scores=_floats(path, table, columns["score"]),
         boxes=np.stack([_floats(path, table, names[side]) for side in sides], axis=1),
         vectors=_vectors(path, table, vector_columns),
-        vector_names=tuple(one.removeprefix(VECTOR_PREFIX) for one in vector_columns),
+        vector_names=tuple(name.removeprefix(VECTOR_PREFIX) for name in vector_columns),
         folds=_folds(path, table, columns["fold"]),
         files=[str(path)],
         firsts=np.zeros(1, np.int64),
@@ -96,23 +96,23 @@ def _read_csv(path: Path, head: bytes) -> pa.Table:
     """Read a CSV; images and classes stay text, so that 000042 keeps its zeros."""
     header = head.lstrip(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
     delimiter = max(DELIMITERS, key=header.count)
-    names = [one.strip().strip('"') for one in header.strip("\r").split(delimiter)]
-    texts = {one for key in list(COLUMNS)[:4] for one in COLUMNS[key]}
+    names = [name.strip().strip('"') for name in header.strip("\r").split(delimiter)]
+    text_columns = {name for key in list(COLUMNS)[:4] for name in COLUMNS[key]}
     return pyarrow.csv.read_csv(
         path,
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types={one: pa.string() for one in names if _normalise(one) in texts}
+            column_types={name: pa.string() for name in names if _normalise(name) in text_columns}
         ),
     )
 
 
 def _normalise(name: str) -> str:
-    return "".join(one for one in name.strip().lower() if one not in " _-")
+    return "".join(letter for letter in name.strip().lower() if letter not in " _-")
 
 
 def _normalise_names(path: Path, names: Sequence[str]) -> dict[str, str]:
-    """Return columns by their normalised names, without class vectors."""
+    """Return column names by their normalised names, without those of class vectors."""
     columns: dict[str, str] = {}
     for name in names:
         if (
@@ -120,15 +120,16 @@ def _normalise_names(path: Path, names: Sequence[str]) -> dict[str, str]:
             and columns.setdefault(_normalise(name), name) != name
         ):
             raise DataError(
-                f"{path}: columns {columns[_normalise(name)]!r} and {name!r} are one too many"
+                f"{path}: columns {columns[_normalise(name)]!r} and {name!r} mean the same; "
+                "remove one of them"
             )
     if len(set(names)) < len(names):
-        raise DataError(f"{path}: has two columns of the same name")
+        raise DataError(f"{path}: two columns have the same name; remove one of them")
     return columns
 
 
 def _first_column(names: dict[str, str], usual: Sequence[str]) -> str | None:
-    return next((names[one] for one in usual if one in names), None)
+    return next((names[name] for name in usual if name in names), None)
 
 
 def _ensure_complete(
@@ -145,7 +146,7 @@ def _ensure_complete(
     }
     if missing := [what for what, column in is_there.items() if column is None]:
         listed = ", ".join(names[:12]) or "none"
-        raise DataError(f"{path}: has no column of {', '.join(missing)}; its columns are {listed}")
+        raise DataError(f"{path}: has no column for {', '.join(missing)}; its columns are {listed}")
 
 
 def _encode_keys(path: Path, table: pa.Table, column: str | None) -> tuple[list[Key], Rows]:
@@ -155,14 +156,14 @@ def _encode_keys(path: Path, table: pa.Table, column: str | None) -> tuple[list[
     try:
         coded = values.dictionary_encode().combine_chunks()
     except pa.ArrowException as error:
-        raise DataError(f"{path}: column {column} is neither names nor numbers") from error
+        raise DataError(f"{path}: column {column} has neither names nor numbers") from error
     if coded.indices.null_count:
         raise _row_error(path, coded.indices.is_null(), column, "is empty")
     keys: list[Key] = []
-    for one in coded.dictionary.to_pylist():
-        if not isinstance(one, str | int | float) or isinstance(one, bool):
-            raise DataError(f"{path}: column {column}: {one!r} is neither a name nor a number")
-        keys.append((one, None))
+    for value in coded.dictionary.to_pylist():
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            raise DataError(f"{path}: column {column}: {value!r} is neither a name nor a number")
+        keys.append((value, None))
     return keys, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -173,11 +174,13 @@ def _floats(path: Path, table: pa.Table, column: str) -> Floats:
             values = pc.cast(values, pa.float64())
         except pa.ArrowException as error:
             reason = " ".join(str(error).split())[:120]
-            raise DataError(f"{path}: column {column} is no numbers ({reason})") from error
+            raise DataError(
+                f"{path}: column {column} has other values than numbers ({reason})"
+            ) from error
     numbers: Floats = values.to_numpy().astype(np.float64)
     is_wrong = ~np.isfinite(numbers)
     if is_wrong.any():
-        raise _row_error(path, is_wrong, column, "is empty or no finite number")
+        raise _row_error(path, is_wrong, column, "is empty or not a finite number")
     return numbers
 
 
@@ -187,7 +190,7 @@ def _folds(path: Path, table: pa.Table, column: str | None) -> Rows:
     numbers = _floats(path, table, column)
     is_wrong = (numbers != np.floor(numbers)) | (numbers < 0) | (numbers > 10**6)
     if is_wrong.any():
-        raise _row_error(path, is_wrong, column, "is no whole number from 0 on")
+        raise _row_error(path, is_wrong, column, "is not a whole number from 0 on")
     return numbers.astype(np.int64)
 
 

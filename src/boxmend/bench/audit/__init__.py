@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from boxmend.auditing.fixes.choosing import choose
+from boxmend.auditing.fixes.choosing import choose_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.predictions import Predictions
 from boxmend.data.dataset import Dataset
@@ -18,10 +18,10 @@ from boxmend.scoring.finders.kinds import KindComparison, compare_kinds
 from boxmend.scoring.fixes import (
     IN_ALL,
     FixScores,
-    annotation_calibration,
     assess_fixes,
     called_wrong,
-    known_objects,
+    get_true_objects,
+    measure_annotation_calibration,
 )
 from boxmend.scoring.truth import KnownTruth
 
@@ -97,9 +97,9 @@ def measure_audit(
     precision: float,
 ) -> AuditFigures:
     """Score an audit of these predictions, and the other finders, by the truth."""
-    chosen = choose(audit.fixes, {}, precision)
+    chosen = choose_fixes(audit.fixes, {}, precision)
     chosen_fixes = audit.fixes.take(chosen.rows)
-    knows_missing = known_objects(truth).are_all_known
+    knows_missing = get_true_objects(truth).are_all_known
     return AuditFigures(
         images=len(dataset.images),
         detections=len(predictions),
@@ -111,7 +111,7 @@ def measure_audit(
             audit.missing,
             precision,
         ),
-        calibration=annotation_calibration(dataset, truth, audit.p_wrong),
+        calibration=measure_annotation_calibration(dataset, truth, audit.p_wrong),
         called_wrong=called_wrong(audit.p_wrong),
         missing=assess_fixes(dataset, audit.missing, truth) if knows_missing else None,
         fixes=assess_fixes(dataset, audit.fixes, truth),

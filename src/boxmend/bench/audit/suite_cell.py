@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.auditing.audit import AuditSettings, audit
-from boxmend.auditing.fixes.choosing import choose
+from boxmend.auditing.fixes.choosing import choose_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.predictions import Predictions
 from boxmend.bench.audit import AuditLike, as_detections
@@ -30,11 +30,11 @@ from boxmend.scoring.finders.kinds import (
 )
 from boxmend.scoring.fixes import (
     IN_ALL,
-    are_counted,
-    are_right,
     assess_fixes,
     called_wrong,
-    known_objects,
+    get_true_objects,
+    mark_counted_fixes,
+    mark_right_fixes,
 )
 from boxmend.scoring.ranking import average_precision
 from boxmend.scoring.truth import NONE, KnownTruth
@@ -96,7 +96,7 @@ def _rank_images(
     """Return the AP of rankings of images by whether they have an error of each kind."""
     theirs = score_images(scene.objects, scene.detections, scene.table)
     ours = score_images_by_audit(dataset, result.p_wrong, result.missing)
-    objects = known_objects(truth)
+    objects = get_true_objects(truth)
     num_images = len(dataset.images)
     rows = []
     for kind, name in SCORE_OF_KIND.items():
@@ -122,7 +122,7 @@ def _count_taken(
     dataset: Dataset, truth: KnownTruth, fixes: Fixes, precision: float
 ) -> dict[str, dict[str, int]]:
     """Return how many fixes are chosen for a precision, and how many are right, by kind."""
-    chosen = choose(fixes, {}, precision)
+    chosen = choose_fixes(fixes, {}, precision)
     scores = assess_fixes(dataset, fixes.take(chosen.rows), truth)
     return {
         kind: {"fixes": counts.fixes, "right": counts.right}
@@ -147,8 +147,8 @@ def _bin_fixes(dataset: Dataset, truth: KnownTruth, fixes: Fixes) -> dict[str, A
 
 def _measure_yield(dataset: Dataset, truth: KnownTruth, fixes: Fixes) -> dict[str, int]:
     """Return the number of top-ranked fixes that are 95 % right, and the fixes taken at 0.95."""
-    is_right = are_right(dataset, fixes, truth)
-    is_counted = are_counted(dataset, fixes, truth, is_right)
+    is_right = mark_right_fixes(dataset, fixes, truth)
+    is_counted = mark_counted_fixes(dataset, fixes, truth, is_right)
     p_fix, is_right = fixes.p_fix[is_counted], is_right[is_counted]
     chosen = _count_taken(dataset, truth, fixes, YIELD_PRECISION)[IN_ALL]
     return {
@@ -174,7 +174,7 @@ def _compare_rates(
     Wrong labels and bad boxes are shares of the annotations that show an object, spurious and
     duplicate annotations of all annotations, and missing objects of all objects.
     """
-    objects = known_objects(truth)
+    objects = get_true_objects(truth)
     num_real = int((~truth.is_spurious[scene.rows]).sum())
     num_missing = int(objects.is_missing.sum())
     own = objects.object_rows[scene.rows]

@@ -182,5 +182,5 @@ def _set_values(document: dict[str, Any], values: Mapping[str, Any]) -> None:
         for table in tables:
             place = place.setdefault(table, {})
             if not isinstance(place, dict):
-                raise UsageError(f"--set {name}: there is no such setting")
+                raise UsageError(f"--set {name}: no such setting")
         place[key] = value

@@ -94,7 +94,7 @@ class SpeedChoices:
         if not 0 < self.seconds <= 3600:
             raise UsageError(f"--seconds is {self.seconds}; expected more than 0, up to 3600")
         if self.weights is not None and not Path(self.weights).is_file():
-            raise UsageError(f"--weights {self.weights}: there is no such file")
+            raise UsageError(f"--weights {self.weights}: no such file")
         for size in self.all_sizes:
             parse_image_size(size)
         unknown = [name for name in self.all_rows if name not in ROWS]

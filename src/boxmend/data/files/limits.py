@@ -105,7 +105,7 @@ def check_environment() -> None:
             if name not in LIMITS or text != variable_name(name):
                 similar = get_close_matches(name, LIMITS, n=1)
                 hint = f"; did you mean {variable_name(similar[0])}?" if similar else ""
-                raise UsageError(f"{text}: there is no such limit{hint}")
+                raise UsageError(f"{text}: no such limit{hint}")
             get_limit(name)
 
 

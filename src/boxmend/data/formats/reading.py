@@ -26,7 +26,7 @@ class ReadOptions:
         if self.polygons not in POLYGON_CHOICES:
             raise UsageError(f"polygons must be one of {', '.join(POLYGON_CHOICES)}")
         if self.images is not None and not self.images.is_dir():
-            raise UsageError(f"{self.images}: there is no such folder of images")
+            raise UsageError(f"{self.images}: no such folder of images")
 
 
 def is_safe_name(name: str) -> bool:

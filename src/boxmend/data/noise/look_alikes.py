@@ -79,7 +79,7 @@ def weigh_confusions(dataset: Dataset, eligible: Rows, detections: Detections) -
 
 
 def _shows_own_class(dataset: Dataset, detections: Detections) -> Mask:
-    """Mark the detections [d] that overlap an annotation of their class, ignored ones included."""
+    """Return a mask [d] of detections that overlap any annotation of their own class."""
     marks = np.zeros(len(detections.labels), np.bool_)
     boxes = detections.boxes.astype(np.float64)
     for detection_rows, annotation_rows in iterate_image_pairs(

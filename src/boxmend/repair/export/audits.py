@@ -1,4 +1,4 @@
-"""Export fixes of an audit: those left for review, those that `apply` makes, or the most probable.
+"""Export fixes of an audit: those left for review, those that `apply` makes, or the N likeliest.
 
 An annotation with several fixes is exported once, with all changes and reasons. An annotation that
 should be removed is exported unchanged, and the reason says so. A missing one is a new box.
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, rank_ids
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, ChosenFixes, choose_fixes, rank_ids
 from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import latest_verdicts, read_verdicts
@@ -31,7 +31,7 @@ from boxmend.repair.export.bundle import (
 )
 from boxmend.runs.folder import Run
 
-MIN_P_WRONG = 0.5  # reviewing annotations that are probably right wastes time
+MIN_P_WRONG = 0.5  # of exported annotations; the others are probably right
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 
@@ -45,7 +45,7 @@ def audit_bundle(
     """
     fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
-    chosen = choose(fixes, answers, PRECISION)
+    chosen = choose_fixes(fixes, answers, DEFAULT_PRECISION)
     is_open = np.array([fix_id not in answers for fix_id in fixes.ids], np.bool_)
     is_open &= _is_preferred(fixes, chosen.p_fix)
     selected = _select(fixes, chosen, is_open, most, changes)
@@ -81,7 +81,7 @@ def _select(
 
 
 def _is_preferred(fixes: Fixes, p_fix: Floats) -> Mask:
-    """[f] For each annotation either its most probable removal or its changes, never both."""
+    """Return a mask [f] with either the most probable removal of each annotation or its changes."""
     is_removal = np.isin(fixes.kinds, REMOVALS)
     best: dict[int, tuple[float, bool, int]] = {}
     for k, row in enumerate(fixes.rows.tolist()):

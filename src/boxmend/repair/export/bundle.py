@@ -51,7 +51,7 @@ class Item:
     fixes: tuple[str, ...] = ()
     """Ids of the fixes of an audit for this annotation; verdicts refer to them."""
     kinds: tuple[str, ...] = ()
-    """The kinds of these fixes, in words."""
+    """The kinds of these fixes, as in the table of fixes."""
     region: str = ""
     """Id of the annotation in the tool."""
 
@@ -237,7 +237,7 @@ def _suspect(opened: OpenRun, row: int, suspicion: float) -> Item:
 
 
 def _reason(opened: OpenRun, row: int) -> str:
-    """Return why an annotation is a suspect, in words; long label names are shortened."""
+    """Return the reason for suspecting an annotation; long label names are shortened."""
     settlement, names = opened.settlement, opened.dataset.label_names
     old = shorten(names[opened.dataset.labels[row]])
     votes = settlement.votes(row)

@@ -8,7 +8,7 @@ from boxmend.runs.opening import OpenRun
 
 
 def suspicions(opened: OpenRun) -> Floats:
-    """[n] The suspicion of each annotation, 0 to 1.
+    """Return the suspicion [n] of each annotation, from 0 to 1.
 
     It is the larger of the doubt in the label, 1 - exp(-loss), and the move of the box, 1 - IoU.
     It is NaN for annotations that were never visited, or neither judged nor moved, and for crowds

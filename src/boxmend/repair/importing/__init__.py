@@ -1,1 +1,1 @@
-"""Verdicts that people gave in Label Studio or CVAT, read back as verdicts on fixes."""
+"""Import verdicts that people gave in Label Studio or CVAT."""

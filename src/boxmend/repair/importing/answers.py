@@ -19,7 +19,7 @@ from boxmend.data.boxes import clip_boxes
 from boxmend.data.types import Box
 from boxmend.repair.importing.tasks import ExportedRegion, ReturnedRegion, ReviewedImage
 
-SAME_SIDE_PIXELS = 0.5  # people move a side by more
+SAME_SIDE_PIXELS = 0.5  # a smaller move of a side is rounding by the tool
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 
@@ -109,8 +109,8 @@ def _answer_changes(
 ) -> Iterator[Answer]:
     """Yield answers about label and box.
 
-    Each pair is the returned value, and the same value again, or None if it is the original one. A
-    changed value without a fix of its own is added to the answer on the other fix.
+    Each pair has the returned value, and again the returned value, or None if it is the original
+    one. A changed value without a fix of its own is added to the answer to the other fix.
     """
     fixes, kinds = index.fixes, {int(index.fixes.kinds[k]) for k in ks}
     (label, other_label), (box, other_box) = labels, boxes

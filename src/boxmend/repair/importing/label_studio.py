@@ -54,11 +54,14 @@ class _Task(msgspec.Struct):
 
 
 def read(path: Path, data: bytes) -> ReturnedFile:
-    """Read the tasks that `boxmend export` wrote and somebody finished."""
+    """Read the finished tasks of a file that `boxmend export` wrote."""
     tasks: list[_Task] = decode_json(path, data, list[_Task], WHAT, REMEDY)
     exported = [task for task in tasks if task.data.boxmend]
     if not exported:
-        raise DataError(f"{path}: has no task that `boxmend export --to label-studio` wrote")
+        raise DataError(
+            f"{path}: has no task that `boxmend export --to label-studio` wrote; name the "
+            "file of the right project"
+        )
     hashes = {task.data.boxmend_data for task in exported}
     if len(hashes) > 1:
         raise DataError(f"{path}: has tasks of several datasets; export one project at a time")

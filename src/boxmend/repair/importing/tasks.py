@@ -1,4 +1,4 @@
-"""The content of files that annotation tools return, and the manifest of the export."""
+"""The content of files from annotation tools, and the manifest of the export."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OLD_MANIFEST_FILE, OLD_MANIFEST_VERSION = "handover.json", 1  # of earlier versi
 
 
 class ExportedRegion(msgspec.Struct, frozen=True):
-    """An exported annotation, as `export.json` and the tasks of Label Studio have it."""
+    """An exported annotation, as in `export.json` and in the tasks of Label Studio."""
 
     region: str
     fixes: tuple[str, ...] = ()  # empty for the other annotations of an image
@@ -40,7 +40,7 @@ class ReturnedRegion:
 
 @dataclass(frozen=True)
 class ReviewedImage:
-    """An image that somebody reviewed."""
+    """An image that a person reviewed."""
 
     name: str
     size: tuple[float, float]
@@ -59,7 +59,7 @@ class ReturnedFile:
     data_sha256: str | None
     images: tuple[ReviewedImage, ...]
     num_unfinished: int
-    """Images that nobody finished."""
+    """Images whose review is not finished."""
     num_foreign: int
     """Images that were not exported."""
 
@@ -93,7 +93,7 @@ def round_box(x1: float, y1: float, x2: float, y2: float) -> Box | None:
 def read_tool_file(path: Path) -> bytes:
     """Read a file from a tool; raise a DataError if it is too large."""
     if not path.exists():
-        raise UsageError(f"{path}: no such file")
+        raise UsageError(f"{path}: no such file; check the path")
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name the file that the tool exported")
     return read_bytes(path, "export_bytes")
@@ -116,9 +116,7 @@ def read_manifest(file: Path, export: Path | None, to: str) -> ExportManifest:
         if not path.exists() and (folder / OLD_MANIFEST_FILE).exists():
             path = folder / OLD_MANIFEST_FILE
     if not path.exists():
-        raise UsageError(
-            f"{path}: no such file; name the folder that `boxmend export` wrote by --export"
-        )
+        raise UsageError(f"{path}: no such file; give the folder of `boxmend export` by --export")
     what, remedy = f"the {MANIFEST_FILE} of an audit", "restore the one that `boxmend export` wrote"
     content = verify_json(path, read_tool_file(path), remedy)
     manifest: ExportManifest = decode_json(path, content, ExportManifest, what, remedy)

@@ -38,7 +38,7 @@ class Imported:
 
     to: str
     num_images: int
-    num_unfinished: int  # images that nobody finished
+    num_unfinished: int  # images whose review is not finished
     num_foreign: int  # images that were not exported
     verdicts: tuple[Verdict, ...]  # the new ones
     num_known: int  # verdicts that the run already had

@@ -1,4 +1,4 @@
-"""The ledger records every visit of every annotation, as one Parquet dataset per run, RUN/ledger/.
+"""The ledger of a run: every visit of every annotation, as a Parquet dataset in RUN/ledger/.
 
 Rows are in the order of the visits. They contain no times, so two equal runs have equal ledgers,
 byte for byte.

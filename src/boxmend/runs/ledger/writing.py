@@ -51,7 +51,7 @@ class LedgerState(TypedDict):
 class Ledger:
     """The ledger of a running training; `create` or `resume` returns one.
 
-    Keeps the rows of at most one part in memory.
+    It keeps the rows of at most one part in memory.
     """
 
     def __init__(self, folder: Path, rows_per_part: int) -> None:
@@ -66,7 +66,7 @@ class Ledger:
         """Create an empty ledger in RUN_DIR/ledger; raise an OutputError if there is one."""
         ledger = cls(_make_folder(Path(run_dir)), _check_rows_per_part(rows_per_part))
         if part_numbers(ledger._folder):
-            raise OutputError(f"{ledger._folder}: holds a ledger already; name a new folder")
+            raise OutputError(f"{ledger._folder}: has a ledger already; name a new folder")
         return ledger
 
     @classmethod

@@ -4,30 +4,30 @@ from boxmend.errors import UsageError
 
 
 def check_share(name: str, value: float | None) -> None:
-    """Refuse a number outside 0 to 1; None means not set."""
-    if value is not None and not 0 <= value <= 1:  # refuses NaN, too
+    """Raise a UsageError for a number outside 0 to 1; None means not set."""
+    if value is not None and not 0 <= value <= 1:  # also true for NaN
         raise UsageError(f"{name} is {value!r}; expected a share from 0 to 1")
 
 
 def check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
-    """Refuse a word that is not among the choices; None means not set."""
+    """Raise a UsageError for a word that is not among the choices; None means not set."""
     if value is not None and value not in choices:
         raise UsageError(f"{name} is {value!r}; expected {' or '.join(map(repr, choices))}")
 
 
 def check_count(name: str, value: int | None, minimum: int = 1) -> None:
-    """Refuse a number below `minimum`; None means not set."""
+    """Raise a UsageError for a number below `minimum`; None means not set."""
     if value is not None and not value >= minimum:
         raise UsageError(f"{name} is {value!r}; expected {minimum} or more")
 
 
 def check_amount(name: str, value: float | None, example: str) -> None:
-    """Refuse a negative or infinite number; None means not set."""
+    """Raise a UsageError for a negative or infinite number; None means not set."""
     if value is not None and not 0 <= value < float("inf"):
         raise UsageError(f"{name} is {value!r}; expected a number from 0 on, like {example}")
 
 
 def check_positive(name: str, value: float | None, example: str) -> None:
-    """Refuse a number that is not above 0, or is infinite; None means not set."""
+    """Raise a UsageError for a number that is not above 0, or is infinite; None means not set."""
     if value is not None and not 0 < value < float("inf"):
         raise UsageError(f"{name} is {value!r}; expected a number above 0, like {example}")

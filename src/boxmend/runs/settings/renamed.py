@@ -1,4 +1,4 @@
-"""Settings that had another name in earlier versions, and how files that use it are read."""
+"""Read settings that had another name in earlier versions."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,19 +1,19 @@
-"""Assessment: score the changes of a run by a known truth."""
+"""Score the changes of a run by a known truth."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from boxmend.repair.from_visits import changes_from_visits
 from boxmend.runs.opening import OpenRun
-from boxmend.scoring.corrections.boxes import BoxScores, box_scores
-from boxmend.scoring.corrections.changes import ChangeScores, change_scores
-from boxmend.scoring.corrections.labels import LabelScores, label_scores
+from boxmend.scoring.corrections.boxes import BoxScores, score_boxes
+from boxmend.scoring.corrections.changes import ChangeScores, score_changes
+from boxmend.scoring.corrections.labels import LabelScores, score_labels
 from boxmend.scoring.truth import KnownTruth, known_truth
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """The scores of a run; a fraction that is not defined is None.
+    """The scores of a run; undefined fractions are None.
 
     `boxes` and `labels` are those of the last visit of each annotation in the last epoch, as in the
     paper. `changes` are those that `apply` writes.
@@ -29,15 +29,15 @@ class Assessment:
 
 
 def assess(opened: OpenRun, truth: KnownTruth) -> Assessment:
-    """Score a run by the truth of its dataset; spurious annotations are counted apart."""
+    """Score a run by the truth of its dataset; spurious annotations are counted separately."""
     history = opened.history
     is_last_epoch = history.epochs == history.num_epochs - 1
     visits = history.last(is_last_epoch, len(opened.dataset))
     visits = visits[(visits >= 0) & ~truth.is_spurious]
     return Assessment(
-        boxes=box_scores(opened, truth, visits),
-        labels=label_scores(opened, truth, visits),
-        changes=change_scores(opened, changes_from_visits(opened.settlement), truth),
+        boxes=score_boxes(opened, truth, visits),
+        labels=score_labels(opened, truth, visits),
+        changes=score_changes(opened, changes_from_visits(opened.settlement), truth),
     )
 
 

@@ -1,4 +1,4 @@
-"""Score boxes by any true box of their image, and by their own true box."""
+"""Score boxes by all true boxes of their image, and by their own true box."""
 
 from dataclasses import dataclass
 
@@ -21,27 +21,29 @@ class BoxFit:
     corloc: float | None
     """Share with an IoU above 0.7 with any true box of the image, of any class."""
     mean_iou: float | None
-    """With the own true box, like the next two."""
+    """Mean IoU with the annotation's true box."""
     above_half: float | None
+    """Share with an IoU above 0.5 with the annotation's true box."""
     above_corloc: float | None
+    """Share with an IoU above 0.7 with the annotation's true box."""
 
 
 @dataclass(frozen=True)
 class BoxScores:
-    """The boxes of one set of annotations, at four stages."""
+    """The fit of the boxes of one set of annotations, at four stages."""
 
     annotations: int
     noisy: BoxFit
     matched: BoxFit
     final: BoxFit
     settled: BoxFit
-    """As `apply` writes them."""
+    """The boxes that `apply` writes."""
 
 
-def box_scores(opened: OpenRun, truth: KnownTruth, visits: Rows) -> BoxScores:
-    """Score the boxes of visits, one for each annotation, without spurious annotations.
+def score_boxes(opened: OpenRun, truth: KnownTruth, visits: Rows) -> BoxScores:
+    """Score boxes at four stages, for visits of annotations that are not spurious.
 
-    The boxes after centre matching and the final ones are those of the visits.
+    There is one visit for each annotation; it has the box after centre matching and the final box.
     """
     history, dataset = opened.history, opened.dataset
     rows = history.rows[visits]

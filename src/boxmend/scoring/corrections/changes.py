@@ -1,7 +1,7 @@
-"""Score the changes that `apply` writes: how many are right, and how many errors remain?
+"""Score the changes that `apply` writes: the number of right ones, and of remaining errors.
 
-Crowds and difficult objects, which never change, are left out. Spurious annotations, which have no
-true label or box, are counted apart.
+Crowds and difficult objects never change and are left out. Spurious annotations have no true label
+or box and are counted separately.
 """
 
 from dataclasses import dataclass
@@ -17,55 +17,55 @@ from boxmend.runs.opening import OpenRun
 from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import KnownTruth
 
-SAME_IOU = 0.01  # a change of the IoU up to this leaves a box as good as before
+SAME_IOU = 0.01  # largest change of the IoU for a box to count as good as before
 
 
 @dataclass(frozen=True)
 class LabelChanges:
-    """Labels before and after; relabelled = right + wrong_to_wrong + harm."""
+    """Counts of labels before and after; relabelled = right + wrong_to_wrong + harm."""
 
     relabelled: int
     right: int
-    """Wrong before, right after."""
+    """Labels that were wrong and are right now."""
     wrong_to_wrong: int
     harm: int
-    """Right before, wrong after."""
+    """Labels that were right and are wrong now."""
     wrong_before: int
     wrong_after: int
     noise_before: float | None
     noise_after: float | None
     missed: int
-    """Wrong and not changed."""
+    """Wrong labels that were not changed."""
     missed_but_unsure: int
-    """The number of missed ones that are listed as unsure."""
+    """Wrong labels that were not changed but are listed as unsure."""
 
 
 @dataclass(frozen=True)
 class BoxMoves:
-    """Boxes before and after; moved = better + alike + worse."""
+    """Counts of boxes before and after; moved = better + alike + worse."""
 
     moved: int
     better: int
-    """The IoU with the true box rose by more than 0.01."""
+    """Boxes whose IoU with the true box rose by more than 0.01."""
     alike: int
     worse: int
-    """It fell by more than 0.01: harm."""
+    """Boxes whose IoU with the true box fell by more than 0.01."""
     bad_before: int
-    """With an IoU below 0.7 with the true box."""
+    """Boxes with an IoU below 0.7 with the true box."""
     bad_after: int
     mended: int
-    """Bad before and not after."""
+    """Boxes that were bad and are not now."""
     spoiled: int
-    """Bad after and not before."""
+    """Boxes that are bad now and were not."""
     missed: int
-    """Bad and not moved."""
+    """Bad boxes that were not moved."""
     mean_iou_before: float | None
     mean_iou_after: float | None
 
 
 @dataclass(frozen=True)
 class SpuriousAnnotations:
-    """The spurious annotations and their changes; one may be moved and relabelled or unsure."""
+    """Counts of spurious annotations and their changes; one may count as moved and relabelled."""
 
     annotations: int
     unsure: int
@@ -93,7 +93,7 @@ class ChangeScores:
     spurious: SpuriousAnnotations
 
 
-def change_scores(opened: OpenRun, changes: Changes, truth: KnownTruth) -> ChangeScores:
+def score_changes(opened: OpenRun, changes: Changes, truth: KnownTruth) -> ChangeScores:
     """Compare the changes of a run with the truth."""
     is_object = ~truth.is_spurious & ~opened.dataset.is_ignored
     is_relabelled, is_moved = _mark_changed(changes, len(opened.dataset))
@@ -120,7 +120,7 @@ def change_scores(opened: OpenRun, changes: Changes, truth: KnownTruth) -> Chang
 
 
 class _Errors(NamedTuple):
-    """[n] Marks of annotations with one kind of error, and of those that did not change."""
+    """Masks [n] of annotations with one kind of error, and of those that did not change."""
 
     before: Mask
     after: Mask
@@ -128,7 +128,7 @@ class _Errors(NamedTuple):
 
 
 def _mark_changed(changes: Changes, num: int) -> tuple[Mask, Mask]:
-    """Mark [num] the annotations that are relabelled, and those that are moved."""
+    """Return masks [num] of relabelled annotations and of moved ones."""
     is_relabelled, is_moved = np.zeros(num, np.bool_), np.zeros(num, np.bool_)
     is_relabelled[changes.rows] = changes.is_relabelled
     is_moved[changes.rows] = changes.is_moved
@@ -138,7 +138,7 @@ def _mark_changed(changes: Changes, num: int) -> tuple[Mask, Mask]:
 def _label_changes(
     opened: OpenRun, truth: KnownTruth, is_object: Mask, is_relabelled: Mask
 ) -> tuple[LabelChanges, _Errors]:
-    """Return the changes of labels, and mark the wrong labels."""
+    """Return the counts of label changes, and masks of wrong labels."""
     after = np.where(is_relabelled, opened.settlement.labels, opened.dataset.labels)
     was_wrong = truth.is_wrong(opened.dataset.labels) & is_object
     is_wrong = truth.is_wrong(after) & is_object
@@ -162,7 +162,7 @@ def _label_changes(
 def _box_moves(
     opened: OpenRun, truth: KnownTruth, is_object: Mask, is_moved: Mask
 ) -> tuple[BoxMoves, _Errors]:
-    """Return the moves of boxes, and mark the bad boxes."""
+    """Return the counts of box changes, and masks of bad boxes."""
     after = np.where(is_moved[:, None], opened.settlement.boxes, opened.dataset.boxes)
     iou_before = compute_iou(opened.dataset.boxes, truth.boxes)
     iou_after = compute_iou(after, truth.boxes)

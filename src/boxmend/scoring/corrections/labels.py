@@ -1,4 +1,4 @@
-"""Score the judgements of labels, and the share of wrong labels before and after."""
+"""Score judgements of labels, and the share of wrong labels before and after."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from boxmend.scoring.truth import KnownTruth
 
 @dataclass(frozen=True)
 class Judgment:
-    """Labels judged noisy (positive) or clean, compared with whether they are wrong.
+    """Labels that were judged noisy (positive) or clean, compared with the truth.
 
-    Shares refer to the true group, so TP + FN = TN + FP = 1.
+    Shares refer to all wrong or all right labels, so TP + FN = TN + FP = 1.
     """
 
     judged: int
@@ -35,27 +35,27 @@ class Judgment:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """The labels of one set of annotations, as judged and as trained on."""
+    """Scores of the labels of one set of annotations."""
 
     annotations: int
     judgment: Judgment
     noise_before: float | None
-    """Share of wrong labels as annotated."""
+    """Share of wrong labels among the annotated ones."""
     noise_after: float | None
-    """N*: share of wrong labels among kept and replaced ones, without discarded ones."""
+    """N*: share of wrong labels among kept and replaced labels."""
     discarded: float | None
-    """Share of all labels, soft labels included, which are listed as unsure."""
+    """Share of all labels that are listed as unsure, including soft labels."""
     replaced: int
     pseudo_label_precision: float | None
-    """Share of right labels among the replaced ones."""
+    """Share of replaced labels that are right now."""
     loss_auroc: float | None
-    """Area under the ROC curve of the losses at these visits, for wrong labels."""
+    """Area under the ROC curve of the losses at these visits, with wrong labels as positives."""
     settled_loss_auroc: float | None
-    """The same for the mean loss of the visits that decided each label, over all annotations."""
+    """Like `loss_auroc`, for the mean loss of the visits that decided each label."""
 
 
-def label_scores(opened: OpenRun, truth: KnownTruth, visits: Rows) -> LabelScores:
-    """Score the labels of visits, one for each annotation, without spurious annotations.
+def score_labels(opened: OpenRun, truth: KnownTruth, visits: Rows) -> LabelScores:
+    """Score the labels of visits, one for each annotation that is not spurious.
 
     Labels without a judgement count as kept, except in `judgment`.
     """

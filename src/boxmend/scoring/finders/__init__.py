@@ -17,9 +17,9 @@ from boxmend.scoring.ranking import area_under_roc, average_precision, share
 from boxmend.scoring.truth import KnownTruth
 
 OTHERS = {
-    "cleanlab ObjectLab": objectlab.suspicion,
-    "FiftyOne mistakenness": mistakenness.suspicion,
-    "hotcoco label_errors": hotcoco.suspicion,
+    "cleanlab ObjectLab": objectlab.suspect_annotations,
+    "FiftyOne mistakenness": mistakenness.suspect_annotations,
+    "hotcoco label_errors": hotcoco.suspect_annotations,
 }
 OURS = "boxmend"
 KINDS = ("wrong label", "bad box")
@@ -27,14 +27,14 @@ KINDS = ("wrong label", "bad box")
 
 @dataclass(frozen=True)
 class FinderScores:
-    """How well one finder finds one kind of error; None if it has no scores or no threshold."""
+    """Scores of one finder for one kind of error; None if it has no scores or no threshold."""
 
     finder: str
     kind: str  # one of KINDS
     auroc: float | None
     average_precision: float | None
     flagged: int | None
-    """By the finder's default threshold, like precision and recall."""
+    """Annotations above the finder's default threshold, which precision and recall also use."""
     precision: float | None
     recall: float | None
 
@@ -43,7 +43,7 @@ class FinderScores:
 class FinderComparison:
     """The scores of all finders on the annotations that the run visited and whose truth is known.
 
-    Label noise and mean IoU "after" are those of boxmend, the only finder that corrects anything.
+    Label noise and mean IoU "after" are those of boxmend, the only finder with corrections.
     """
 
     annotations: int
@@ -61,22 +61,22 @@ class FinderComparison:
 
 
 def ensure_installed() -> None:
-    """Raise a UsageError if a package for `compare` is missing; call it before long work."""
+    """Raise a UsageError if a package that `compare` needs is not installed."""
     objectlab.ensure_installed()
 
 
 def compare(opened: OpenRun, truth: KnownTruth, detections: Detections) -> FinderComparison:
-    """Let all finders judge the annotations of a run, and score them by the truth.
+    """Run all finders on the annotations of a run, and score them by the truth.
 
-    `detections` belong to the run's dataset, by its image rows and labels. All finders get all
-    annotations except crowds and difficult objects; those that the run visited are scored.
+    `detections` have image rows and labels of the run's dataset. All finders get all annotations
+    except crowds and difficult objects; only annotations that the run visited are scored.
     """
     dataset = opened.dataset
     is_known = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
     rows = np.flatnonzero(is_known & ~dataset.is_ignored)
     is_scored = opened.settlement.is_visited & ~truth.is_spurious
-    judged = np.flatnonzero(is_scored[rows])  # within rows
-    suspicions = {OURS: ours.suspicion(opened, rows)}
+    judged = np.flatnonzero(is_scored[rows])  # places in `rows`
+    suspicions = {OURS: ours.suspect_annotations(opened, rows)}
     objects = dataset.take(rows)
     for name, suspicion in OTHERS.items():
         suspicions[name] = suspicion(objects, detections)

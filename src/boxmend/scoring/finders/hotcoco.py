@@ -1,4 +1,4 @@
-"""hotcoco's `label_errors`, from its image diagnostics."""
+"""Run hotcoco's `label_errors`, a part of its image diagnostics."""
 
 from typing import Any
 
@@ -19,21 +19,21 @@ from boxmend.scoring.finders.suspicion import (
 )
 
 MIN_IOU = 0.5  # hotcoco's default
-MIN_SCORE = 0.5  # hotcoco's default for a detection that contradicts a label
+MIN_SCORE = 0.5  # hotcoco's default, of a detection that contradicts a label
 
 
-def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
-    """Return the score of the detection for which hotcoco calls an annotation a `wrong_label`.
+def suspect_annotations(objects: Dataset, detections: Detections) -> Suspicion:
+    """Return the score of the detection that makes an annotation a `wrong_label` for hotcoco.
 
-    That is a detection of another class that overlaps an annotation which no detection of its own
-    class matches. Annotations without such a detection have 0. Flags use hotcoco's default limit
-    on scores; the scores have no limit. hotcoco does not look for bad boxes.
+    It is a detection of another class that overlaps the annotation, while no detection of the
+    annotation's class matches it. Annotations without such a detection have a score of 0. Flags use
+    hotcoco's default limit on scores. hotcoco does not look for bad boxes.
     """
     scores = _score_labels(objects, _find_label_errors(objects, detections))
     return Suspicion(labels=scores, boxes=None, is_label_flagged=scores >= MIN_SCORE)
 
 
-def by_kind(
+def suspect_by_kind(
     objects: Dataset, detections: Detections, table: OverlapTable | None = None
 ) -> Suspects:
     """Return the suspicion of labels, and the detections that are a `missing_annotation`."""
@@ -60,7 +60,7 @@ def _score_labels(objects: Dataset, errors: list[dict[str, Any]]) -> Floats:
 
 
 def _find_label_errors(objects: Dataset, detections: Detections) -> list[dict[str, Any]]:
-    """Return hotcoco's findings without a limit on scores; ids are rows of either side, from 1."""
+    """Return hotcoco's findings without a limit on scores; their ids are rows plus 1."""
     import hotcoco
 
     annotated = hotcoco.COCO.from_arrays(

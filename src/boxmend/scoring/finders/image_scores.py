@@ -1,4 +1,4 @@
-"""Ultralytics' scores of images, by the public description of its pull request 24995.
+"""Compute Ultralytics' scores of images, by the public description of its pull request 24995.
 
 They rank images, not annotations:
 
@@ -30,7 +30,7 @@ SCORE_OF_KIND = {
     Kind.MISSING: "possible_fp",
     Kind.SPURIOUS: "possible_fn",
 }
-"""The score that should rank images with an error of each kind."""
+"""The score that ranks images with an error of each kind."""
 
 
 def score_images(
@@ -62,7 +62,7 @@ def score_images(
 def score_images_by_audit(
     dataset: Dataset, p_wrong: Mapping[Kind, Floats], missing: Fixes
 ) -> dict[Kind, Floats]:
-    """Return the highest probability of an error of each kind in each image, by an audit."""
+    """Return, by kind of error, the highest probability of an audit in each image."""
     num_images = len(dataset.images)
     scores = {Kind.MISSING: _highest(missing.image_rows, missing.p_fix, num_images)}
     for kind, column in p_wrong.items():
@@ -72,14 +72,14 @@ def score_images_by_audit(
 
 
 def mark_images(image_rows: Rows, num_images: int) -> Mask:
-    """[images] Mark the images at these rows."""
+    """Return a mask [images] of the images at these rows."""
     marks = np.zeros(num_images, np.bool_)
     marks[image_rows] = True
     return marks
 
 
 def _highest(image_rows: Rows, values: Floats, num_images: int) -> Floats:
-    """[images] Return the highest value of each image; 0 without any."""
+    """Return the highest value [images] of each image; 0 without values."""
     highest = np.zeros(num_images)
     np.maximum.at(highest, image_rows, values)
     return highest

@@ -17,45 +17,45 @@ from boxmend.data.types import Floats, Mask, Rows
 from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours, short_rules
 from boxmend.scoring.finders.overlapping import OverlapTable, find_overlaps
 from boxmend.scoring.finders.suspicion import MissingRanking, Ranking, Suspects
-from boxmend.scoring.fixes import are_errors, known_objects
-from boxmend.scoring.missing import are_found, are_on_ignored
+from boxmend.scoring.fixes import get_true_objects, mark_erroneous
+from boxmend.scoring.missing import mark_on_ignored, mark_right_proposals
 from boxmend.scoring.ranking import average_precision, recall_at_precision, share
 from boxmend.scoring.truth import KnownTruth
 
 
 class KindFinder(Protocol):
-    """A finder other than boxmend."""
+    """A function that runs a finder other than boxmend."""
 
     def __call__(
         self, objects: Dataset, detections: Detections, table: OverlapTable | None = None
     ) -> Suspects:
-        """Return what the finder suspects; `table` has the overlaps if they are known."""
+        """Return the findings of the finder; `table` has the overlaps if they are known."""
 
 
 OTHERS: dict[str, KindFinder] = {
-    "cleanlab ObjectLab": objectlab.by_kind,
-    "FiftyOne mistakenness": mistakenness.by_kind,
-    "hotcoco label_errors": hotcoco.by_kind,
-    "short rules": short_rules.by_kind,
+    "cleanlab ObjectLab": objectlab.suspect_by_kind,
+    "FiftyOne mistakenness": mistakenness.suspect_by_kind,
+    "hotcoco label_errors": hotcoco.suspect_by_kind,
+    "short rules": short_rules.suspect_by_kind,
 }
-PRECISION = 0.95  # at which recalls are compared unless another one is requested
-PLACES_WITHOUT_SCORE = (-np.inf, 0.5, np.inf)  # in a ranking; the best for the finder counts
+PRECISION = 0.95  # at which recalls are compared by default
+PLACES_WITHOUT_SCORE = (-np.inf, 0.5, np.inf)  # candidates; the best one for the finder counts
 
 
 @dataclass(frozen=True)
 class KindScores:
-    """How well one finder finds one kind of error.
+    """Scores of one finder for one kind of error.
 
-    A value is None if the finder has no default threshold or there is nothing to find. Annotations
-    without a score are ranked where the average precision of the finder is highest: before all
-    others, after them, or at 0.5.
+    A value is None if the finder has no default threshold, or if there are no errors of this kind.
+    Annotations without a score are ranked first, last or at 0.5: where the average precision of the
+    finder is highest.
     """
 
     finder: str
-    kind: str  # in words
+    kind: str  # as in the table of fixes
     average_precision: float | None
     flagged: int | None
-    """By the finder's default threshold, like precision and recall."""
+    """Suspects above the finder's default threshold, which precision and recall also use."""
     precision: float | None
     recall: float | None
     recall_at_precision: float | None
@@ -64,11 +64,11 @@ class KindScores:
 
 @dataclass(frozen=True)
 class KindComparison:
-    """The scores of all finders, by kind."""
+    """The scores of all finders, by kind of error."""
 
     annotations: int
     errors: dict[str, int | None]
-    """The number of errors of each kind, in words; None if the truth does not have it."""
+    """The number of errors of each kind; None if the truth does not have it."""
     scores: tuple[KindScores, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class KindComparison:
 
 @dataclass(frozen=True, eq=False)
 class ComparedScene:
-    """What every finder gets: the annotations in question, the detections, and their overlaps."""
+    """The input of every finder: annotations, detections and their overlaps."""
 
     rows: Rows  # [n] of the dataset
     objects: Dataset
@@ -102,20 +102,20 @@ def compare_kinds(
     missing: Fixes,
     precision: float = PRECISION,
 ) -> KindComparison:
-    """Let all finders judge a dataset by the same detections, and score them by the truth.
+    """Run all finders on the same annotations and detections, and score them by the truth.
 
     `p_wrong` and `missing` come from an audit. Missing objects are left out if the truth does not
-    have all of them. `precision` is the one at which recalls are compared.
+    have all of them. Recalls are compared at `precision`.
     """
     if isinstance(scene, Detections):
         scene = select_objects(dataset, scene)
-    suspects = {OURS: ours.by_kind(p_wrong, missing, scene.rows)}
+    suspects = {OURS: ours.suspect_by_kind(p_wrong, missing, scene.rows)}
     for name, by_kind in OTHERS.items():
         suspects[name] = by_kind(scene.objects, scene.detections, scene.table)
     is_counted = truth.is_counted[scene.rows]
-    suspects = {name: _take_counted(each, is_counted) for name, each in suspects.items()}
+    suspects = {name: _take_counted(found, is_counted) for name, found in suspects.items()}
     is_error = mark_errors(dataset, truth, p_wrong, scene.rows[is_counted])
-    true_objects = known_objects(truth)
+    true_objects = get_true_objects(truth)
     num_missing = int(true_objects.is_missing.sum()) if true_objects.are_all_known else None
     errors = {kind.words: int(marks.sum()) for kind, marks in is_error.items()}
     marked = (
@@ -147,10 +147,10 @@ def _take_counted(suspects: Suspects, is_counted: Mask) -> Suspects:
 def mark_errors(
     dataset: Dataset, truth: KnownTruth, p_wrong: Mapping[Kind, Floats], rows: Rows
 ) -> dict[Kind, Mask]:
-    """Mark, for each kind of error but missing objects, which of these annotations have it."""
+    """Return, for each kind of error except missing objects, a mask of annotations that have it."""
     nothing = np.full(len(dataset), np.nan)
     return {
-        kind: are_errors(dataset, truth, kind, p_wrong.get(kind, nothing))[rows]
+        kind: mark_erroneous(dataset, truth, kind, p_wrong.get(kind, nothing))[rows]
         for kind in Kind
         if kind != Kind.MISSING
     }
@@ -172,7 +172,7 @@ def _mark_suspects(
     is_error: Mapping[Kind, Mask],
     known: tuple[Dataset, KnownTruth],
 ) -> _MarkedSuspects | None:
-    """Return what a finder suspects, or None if it or the truth does not have the kind."""
+    """Return the suspects of a finder, or None if the finder or the truth lacks this kind."""
     if kind == Kind.MISSING:
         return _mark_missing(suspects.missing, *known)
     ranking = suspects.annotations.get(kind)
@@ -185,11 +185,11 @@ def _mark_suspects(
 def _mark_missing(
     ranking: MissingRanking | None, dataset: Dataset, truth: KnownTruth
 ) -> _MarkedSuspects | None:
-    objects = known_objects(truth)
+    objects = get_true_objects(truth)
     if ranking is None or not objects.are_all_known:
         return None
-    is_right = are_found(ranking.proposed, objects)
-    is_counted = is_right | ~are_on_ignored(ranking.proposed, dataset, truth)
+    is_right = mark_right_proposals(ranking.proposed, objects)
+    is_counted = is_right | ~mark_on_ignored(ranking.proposed, dataset, truth)
     scores, is_flagged = ranking.proposed.scores[is_counted], ranking.is_flagged[is_counted]
     num_missing = int(objects.is_missing.sum())
     return _MarkedSuspects(scores, is_flagged, is_right[is_counted], num_missing)

@@ -1,4 +1,4 @@
-"""FiftyOne's mistakenness of detections, by its formula for confidences.
+"""Compute FiftyOne's mistakenness of annotations, by its formula for confidences.
 
 The facts come from the documentation and source of FiftyOne Brain (`compute_mistakenness`) and of
 FiftyOne's COCO evaluation, which does the matching. The code is boxmend's own and does not need
@@ -13,9 +13,9 @@ FiftyOne.
 - A detection without a match is possibly a missing object if its confidence is above 0.95. The
   ranking of missing objects has all unmatched detections, by confidence.
 
-`suspicion` has to rank all annotations. It gives an annotation without a match a label score of
-0.5, the score for a confidence of zero, and a box score of 1, because no detection confirms it.
-`by_kind` leaves such annotations without a score.
+`suspect_annotations` has to rank all annotations. It gives an annotation without a match a label
+score of 0.5, the score for a confidence of zero, and a box score of 1, because no detection
+confirms it. `suspect_by_kind` leaves such annotations without a score.
 """
 
 import numpy as np
@@ -38,8 +38,8 @@ MIN_MISSING_SCORE = 0.95  # an unmatched detection with a higher score is possib
 NO_MATCH = -1
 
 
-def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
-    """Return mistakenness and mistakenness_loc of every annotation; FiftyOne flags none."""
+def suspect_annotations(objects: Dataset, detections: Detections) -> Suspicion:
+    """Return mistakenness and mistakenness_loc of every annotation; FiftyOne has no flags."""
     matches, iou = _match(objects, detections, find_overlaps(objects, detections))
     labels, boxes = _score_matches(objects, detections, matches, iou)
     return Suspicion(
@@ -47,7 +47,7 @@ def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
     )
 
 
-def by_kind(
+def suspect_by_kind(
     objects: Dataset, detections: Detections, table: OverlapTable | None = None
 ) -> Suspects:
     """Return all four findings; annotations without a match have no mistakenness."""
@@ -73,11 +73,11 @@ def by_kind(
 def _score_matches(
     objects: Dataset, detections: Detections, matches: Rows, iou: Floats
 ) -> tuple[Floats, Floats]:
-    """[n] Return mistakenness and mistakenness_loc; NaN without a match."""
+    """Return mistakenness and mistakenness_loc [n]; NaN without a match."""
     is_matched = matches != NO_MATCH
-    found = matches[is_matched]
-    confidence = detections.scores[found].astype(np.float64)
-    is_same = detections.labels[found] == objects.labels[is_matched]
+    rows = matches[is_matched]
+    confidence = detections.scores[rows].astype(np.float64)
+    is_same = detections.labels[rows] == objects.labels[is_matched]
     badness = (1 - iou[is_matched]) / (1 - MIN_IOU)  # i
     labels, boxes = np.full(len(objects), np.nan), np.full(len(objects), np.nan)
     labels[is_matched] = (np.where(is_same, -confidence, confidence) + 1) / 2
@@ -86,11 +86,11 @@ def _score_matches(
 
 
 def _match(objects: Dataset, detections: Detections, table: OverlapTable) -> tuple[Rows, Floats]:
-    """[n] Return the row of the detection that each annotation is matched to, and their IoU."""
+    """Return the row [n] of the detection that each annotation is matched to, and their IoU."""
     matches = np.full(len(objects), NO_MATCH, np.int64)
     iou = np.zeros(len(objects))
     near = table.take(table.iou >= MIN_IOU)
-    # The detections in turn, and for each the annotations it may choose, best first.
+    # Detections by falling score, and for each of them annotations by falling IoU.
     scores = detections.scores[near.detections]
     order = np.lexsort((near.annotations, -near.iou, near.detections, -scores))
     is_used = np.zeros(len(detections.scores), np.bool_)

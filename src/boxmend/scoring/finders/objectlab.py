@@ -1,8 +1,8 @@
-"""ObjectLab of cleanlab: swap scores for labels, badloc for boxes, overlooked for missing objects.
+"""Run ObjectLab of cleanlab: its scores swap (labels), badloc (boxes), overlooked (missing).
 
 cleanlab is an optional extra. It compares boxes pair by pair in Python, which takes half a minute
-for 5,000 images. This module therefore computes the similarities that cleanlab's scores start from
-with NumPy, and hands them to cleanlab; the scores themselves are cleanlab's.
+for 5,000 images. So this module computes the similarities with NumPy and passes them to cleanlab,
+which computes its scores from them.
 """
 
 from collections.abc import Iterator
@@ -29,13 +29,13 @@ from boxmend.scoring.finders.suspicion import (
 from boxmend.scoring.voc import TrueBoxes, average_precision
 
 AP_IOUS = np.linspace(0.5, 0.95, 10)
-AP_SCALE = 0.25  # cleanlab's default limit on a score, as a share of the class's AP
-LIMIT_FACTOR = 0.8  # cleanlab's default factor on that limit, the same for every kind
-MIN_OVERLOOKED_SCORE = 0.95  # cleanlab's default for a detection that may be overlooked
+AP_SCALE = 0.25  # cleanlab's default limit of a score, as a share of the class's AP
+LIMIT_FACTOR = 0.8  # cleanlab's default factor for this limit, the same for every kind
+MIN_OVERLOOKED_SCORE = 0.95  # cleanlab's default, of a detection whose object may be missing
 
 
 class ObjectLabScores(NamedTuple):
-    """cleanlab's scores; low means suspicious."""
+    """cleanlab's scores; low scores are suspicious."""
 
     swap: Floats  # [n]
     badloc: Floats  # [n]
@@ -48,11 +48,11 @@ def ensure_installed() -> None:
     _import_rank()
 
 
-def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
+def suspect_annotations(objects: Dataset, detections: Detections) -> Suspicion:
     """Return 1 - cleanlab's scores of every box; raise a UsageError if it is not installed.
 
-    cleanlab flags images only. The flags here use its limits for single boxes, from which the
-    flags of images follow: a score of at most 0.8 * 0.25 * the class's mean AP.
+    cleanlab only flags images. The flags here use the limits for single boxes that its flags of
+    images are based on: a score of at most 0.8 * 0.25 * the class's mean AP.
     """
     scores = _compute_scores(objects, detections)
     limits = _limit_scores(objects, detections)[objects.labels]
@@ -64,13 +64,13 @@ def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
     )
 
 
-def by_kind(
+def suspect_by_kind(
     objects: Dataset, detections: Detections, table: OverlapTable | None = None
 ) -> Suspects:
     """Return 1 - cleanlab's scores of annotations and, for missing objects, of detections.
 
-    Only detections that overlap no annotation have an overlooked score. cleanlab's limit of 0.95 on
-    the scores of detections is lifted for the ranking, which helps it; flags keep the limit.
+    Only detections that overlap no annotation have an overlooked score. The ranking does without
+    cleanlab's limit of 0.95 on the scores of detections, which improves it; flags use the limit.
     """
     del table  # the similarities need dense overlaps by image
     scores = _compute_scores(objects, detections)
@@ -89,17 +89,17 @@ def by_kind(
 
 
 def _compute_scores(objects: Dataset, detections: Detections) -> ObjectLabScores:
-    """Return cleanlab's scores of all annotations, and of detections without any overlap."""
+    """Return cleanlab's scores of all annotations, and of detections that overlap no annotation."""
     rank = _import_rank()
     swap, badloc = np.ones(len(objects)), np.ones(len(objects))
     rows, overlooked = [np.zeros(0, np.int64)], [np.zeros(0)]
     images = list(_describe_images(objects, detections))
     similarities = [image[2]["similarity_matrix"] for image in images]
-    least = min((float(each[each > 0].min(initial=1.0)) for each in similarities), default=1.0)
+    least = min((float(s[s > 0].min(initial=1.0)) for s in similarities), default=1.0)
     for ours, theirs, inputs in images:
         inputs["min_possible_similarity"] = least
-        # cleanlab computes overlaps again where it uses none or where all of them are 0. Without
-        # boxes on one side that costs nothing.
+        # cleanlab computes overlaps again if it does not use them or if all of them are 0. Without
+        # predicted boxes this takes no time.
         without_boxes = {**inputs, "pred_bboxes": np.zeros((0, 4))}
         swap[ours] = rank.compute_swap_box_scores(auxiliary_inputs=[without_boxes])[0]
         badloc[ours] = rank.compute_badloc_box_scores(auxiliary_inputs=[inputs])[0]
@@ -116,15 +116,15 @@ def _compute_scores(objects: Dataset, detections: Detections) -> ObjectLabScores
 def _describe_images(
     objects: Dataset, detections: Detections
 ) -> Iterator[tuple[Rows, Rows, dict[str, Any]]]:
-    """Yield, for each image, its annotations, its detections by class, and cleanlab's inputs."""
+    """Yield for each image the rows of its annotations and detections, and cleanlab's inputs."""
     from cleanlab.internal.constants import ALPHA, EUC_FACTOR
 
-    found_boxes = detections.boxes.astype(np.float64)
+    detected_boxes = detections.boxes.astype(np.float64)
     for ours, unordered in group_by_image(objects, detections, include_empty=True):
         theirs = unordered[np.argsort(detections.labels[unordered], kind="stable")]
-        boxes, found = objects.boxes[ours], found_boxes[theirs]
-        iou = compute_iou(boxes[:, None], found, equal_without_area=0.0)
-        centres = [(each[:, :2] + each[:, 2:]) / 2 for each in (boxes, found)]
+        boxes, detected = objects.boxes[ours], detected_boxes[theirs]
+        iou = compute_iou(boxes[:, None], detected, equal_without_area=0.0)
+        centres = [(corners[:, :2] + corners[:, 2:]) / 2 for corners in (boxes, detected)]
         distances = np.linalg.norm(centres[0][:, None] - centres[1], axis=2)
         yield (
             ours,
@@ -134,7 +134,7 @@ def _describe_images(
                 "lab_bboxes": boxes,
                 "pred_labels": detections.labels[theirs],
                 "pred_label_probs": detections.scores[theirs].astype(np.float64),
-                "pred_bboxes": found,
+                "pred_bboxes": detected,
                 "iou_matrix": iou,
                 "similarity_matrix": iou * ALPHA + (1 - ALPHA) * np.exp(-distances * EUC_FACTOR),
             },
@@ -142,7 +142,7 @@ def _describe_images(
 
 
 def _keep_detections(inputs: dict[str, Any], places: Rows) -> dict[str, Any]:
-    """Return the inputs of an image with some of its detections, all without any overlap."""
+    """Return the inputs of an image with some of its detections, which overlap no annotation."""
     columns = {name: inputs[name][places] for name in ("pred_labels", "pred_label_probs")}
     similarity = inputs["similarity_matrix"][:, places]
     return {
@@ -160,15 +160,15 @@ def _import_rank() -> ModuleType:
         from cleanlab.object_detection import rank
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"the comparison with ObjectLab needs {error.name}, which is not installed: "
-            "pip install 'boxmend[compare]'"
+            f"the comparison with ObjectLab needs {error.name}, which is not installed; "
+            "run pip install 'boxmend[compare]'"
         ) from error
     module: ModuleType = rank
     return module
 
 
 def _limit_scores(objects: Dataset, detections: Detections) -> Floats:
-    """[C] Return the highest flagged score of each class; cleanlab's AP is VOC's by area."""
+    """Return the highest flagged score [C] of each class; cleanlab's AP is VOC's by area."""
     annotated = TrueBoxes(
         objects.image_rows, objects.labels, objects.boxes, np.zeros(len(objects), np.bool_)
     )

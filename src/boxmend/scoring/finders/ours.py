@@ -1,4 +1,4 @@
-"""boxmend as a finder, from the ledger of a run or from the probabilities of an audit."""
+"""Use boxmend as a finder: the ledger of a run, or the probabilities of an audit."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,15 @@ from boxmend.data.types import Floats, Rows
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.opening import OpenRun
 from boxmend.scoring.finders.suspicion import MissingRanking, Ranking, Suspects, Suspicion
-from boxmend.scoring.fixes import CALLED_WRONG, proposed_by
+from boxmend.scoring.fixes import CALLED_WRONG, list_proposed_objects
 
 
-def suspicion(opened: OpenRun, rows: Rows) -> Suspicion:
-    """Return the suspicion of a run about these annotations.
+def suspect_annotations(opened: OpenRun, rows: Rows) -> Suspicion:
+    """Return the suspicion of these annotations by a run.
 
-    The suspicion of a label is its settled doubt. That of a box is how far the run moved it:
-    1 - IoU. Flags mark labels that were replaced or discarded, and boxes whose IoU with the
-    settled box is below 0.7. A column is None if the run judged no label or moved no box.
+    The suspicion of a label is its settled doubt; that of a box is 1 - IoU with its settled box.
+    Flags mark labels that were replaced or discarded, and boxes whose IoU with the settled box is
+    below 0.7. A column is None if the run judged no label or moved no box.
     """
     doubts, verdicts = opened.settlement.doubts[rows], opened.settlement.verdicts[rows]
     iou = opened.settlement.iou[rows]
@@ -30,8 +30,8 @@ def suspicion(opened: OpenRun, rows: Rows) -> Suspicion:
     )
 
 
-def by_kind(p_wrong: Mapping[Kind, Floats], missing: Fixes, rows: Rows) -> Suspects:
-    """Return the probabilities of an audit for these annotations; flags mark those from 0.5 on.
+def suspect_by_kind(p_wrong: Mapping[Kind, Floats], missing: Fixes, rows: Rows) -> Suspects:
+    """Return the probabilities of an audit for these annotations; those of 0.5 or more are flagged.
 
     Missing objects are ranked by the probability that their label and box are right.
     """
@@ -41,5 +41,5 @@ def by_kind(p_wrong: Mapping[Kind, Floats], missing: Fixes, rows: Rows) -> Suspe
             for kind, column in p_wrong.items()
             if kind != Kind.MISSING
         },
-        missing=MissingRanking(proposed_by(missing), missing.p_fix >= CALLED_WRONG),
+        missing=MissingRanking(list_proposed_objects(missing), missing.p_fix >= CALLED_WRONG),
     )

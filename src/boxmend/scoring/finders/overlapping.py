@@ -1,4 +1,4 @@
-"""Overlaps between annotations and detections, computed once for all finders."""
+"""Compute the overlaps between annotations and detections once for all finders."""
 
 from dataclasses import dataclass
 
@@ -30,6 +30,6 @@ def find_overlaps(objects: Dataset, detections: Detections) -> OverlapTable:
     parts = [(none, none, np.zeros(0))]
     for ours, theirs in iterate_image_pairs(objects.image_rows, detections.image_rows):
         iou = compute_iou(objects.boxes[ours], boxes[theirs])
-        do_meet = iou > 0
-        parts.append((ours[do_meet], theirs[do_meet], iou[do_meet]))
+        overlaps = iou > 0
+        parts.append((ours[overlaps], theirs[overlaps], iou[overlaps]))
     return OverlapTable(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -1,13 +1,13 @@
-"""Two short rules, as a yardstick: what a few lines find in the same detections.
+"""Two short rules as a baseline: what a few lines of code find with the same detections.
 
-- Labels: let s be the highest score of a detection of the annotated class y with an IoU of at least
-  0.3, o that of another class, and c that other class. Detections of another class do not count if
-  they overlap an annotation of their own class by 0.5 or more. The suspicion is
+- Labels: among detections with an IoU of at least 0.3, let s be the highest score of the annotated
+  class y, and o the highest score of another class c. Detections of another class do not count if
+  they overlap an annotation of their own class with an IoU of 0.5 or more. The suspicion is
   log((o + 0.02) / (s + 0.02)) + log f(y, c). A contradiction is an annotation with o > s, and
   f(y, c) is the share of confident contradictions (o - s > 0.8) among all contradictions of the
-  ordered pair (y, c), shrunk towards a quarter.
-- Boxes: (1 - IoU) times the score of the best detection of the annotated class, which has the
-  highest score times IoU; 0 if it overlaps another annotation of that class more.
+  ordered pair (y, c), shrunk towards 0.25.
+- Boxes: the best detection of the annotated class has the highest product of score and IoU. The
+  suspicion is its score times (1 - IoU), or 0 if it overlaps another annotation of the class more.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from boxmend.scoring.finders.overlapping import OverlapTable, find_overlaps
 from boxmend.scoring.finders.suspicion import Ranking, Suspects
 
 MIN_LABEL_IOU = 0.3
-MIN_OWNER_IOU = 0.5  # from which on a detection shows an annotation of its own class
+MIN_OWNER_IOU = 0.5  # of a detection with an annotation of its class that it shows
 SCORE_OFFSET = 0.02  # keeps the ratio of scores finite
 CONFIDENT_GAP = 0.8
 PRIOR_SHARE = 0.25
@@ -28,10 +28,10 @@ NO_PAIR = -1
 PRIOR_CONTRADICTIONS = 4.0  # weight of the prior share
 
 
-def by_kind(
+def suspect_by_kind(
     objects: Dataset, detections: Detections, table: OverlapTable | None = None
 ) -> Suspects:
-    """Return the suspicion of labels and boxes; there are no flags."""
+    """Return the suspicion of labels and boxes, without flags."""
     table = table or find_overlaps(objects, detections)
     return Suspects(
         annotations={
@@ -61,7 +61,7 @@ def _suspect_labels(objects: Dataset, detections: Detections, table: OverlapTabl
 
 
 def _share_confident(labels: Rows, rival: Rows, gap: Floats, num_labels: int) -> Floats:
-    """[n] Return the share of confident contradictions of each annotation's ordered pair."""
+    """Return the share [n] of confident contradictions of each annotation's ordered pair."""
     pairs = labels * num_labels + rival
 
     def count(marks: Mask) -> Floats:
@@ -81,9 +81,9 @@ def _suspect_boxes(objects: Dataset, detections: Detections, table: OverlapTable
     chosen = np.full(len(objects), NO_PAIR)
     order = np.argsort(scores * same.iou, kind="stable")
     chosen[same.annotations[order]] = order  # the best detection is written last
-    has_one = chosen != NO_PAIR
-    pairs = chosen[has_one]
+    has_best = chosen != NO_PAIR
+    pairs = chosen[has_best]
     is_owner = same.iou[pairs] >= best[same.detections[pairs]]
     suspicion = np.zeros(len(objects))
-    suspicion[has_one] = np.where(is_owner, (1 - same.iou[pairs]) * scores[pairs], 0.0)
+    suspicion[has_best] = np.where(is_owner, (1 - same.iou[pairs]) * scores[pairs], 0.0)
     return suspicion

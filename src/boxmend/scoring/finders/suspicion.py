@@ -1,4 +1,4 @@
-"""The output of every finder of annotation errors: how suspicious each annotation is."""
+"""The output of all finders of annotation errors: suspicions, rankings and flags."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from boxmend.scoring.missing import Proposed
 
 @dataclass(frozen=True, eq=False)
 class Suspicion:
-    """Scores on any scale, higher for annotations that are more likely wrong.
+    """Suspicions of labels and boxes on any scale, higher for annotations that are likely wrong.
 
-    A column is None if the finder does not have it. Flags are what the finder reports with its
+    A column is None if the finder does not have it. Flags mark what the finder reports with its
     default settings.
     """
 
@@ -28,7 +28,7 @@ class Suspicion:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """How suspicious annotations are of one kind of error."""
+    """The suspicion of annotations for one kind of error."""
 
     scores: Floats  # [n] on any scale, higher is more suspicious; NaN without a score
     is_flagged: Mask | None  # [n] by the finder's default settings; None if it has none
@@ -36,7 +36,7 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class MissingRanking:
-    """Objects that a finder considers missing."""
+    """Objects that a finder reports as missing."""
 
     proposed: Proposed
     is_flagged: Mask  # [c] by the finder's default settings
@@ -44,7 +44,7 @@ class MissingRanking:
 
 @dataclass(frozen=True, eq=False)
 class Suspects:
-    """The findings of one finder for each kind of error that it knows."""
+    """The findings of one finder, for each kind of error that it supports."""
 
     annotations: dict[Kind, Ranking]
     missing: MissingRanking | None = None

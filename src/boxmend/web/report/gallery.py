@@ -64,7 +64,7 @@ def gallery_of(record: RunRecord) -> Gallery:
 
 
 def marks_of(opened: OpenRun, truth: KnownTruth | None) -> NDArray[np.int8]:
-    """Compare the verdict on each label with the truth. [n]"""
+    """Return a mark [n] that compares the verdict on each label with the truth."""
     verdicts, old = opened.settlement.verdicts, opened.dataset.labels
     marks = np.full(len(old), Mark.RIGHT, np.int8)
     if truth is None:
@@ -178,7 +178,7 @@ def _picture_columns(numbers: Sequence[int], pictures: Iterable[Thumbnails]) -> 
 
 
 def _enclosing_boxes(boxes: Sequence[Floats]) -> Floats:
-    """Return the smallest box around several boxes of each row; unknown sides are NaN. [g, 4]"""
+    """Return the smallest box [g, 4] around several boxes of each row; unknown sides are NaN."""
     stacked = np.stack(boxes)  # [b, g, 4]
     low = np.fmin.reduce(stacked[..., :2])
     high = np.fmax.reduce(stacked[..., 2:])
@@ -218,5 +218,5 @@ def _round(values: Floats, decimals: int) -> Column:
 
 
 def _flat(boxes: Floats) -> Column:
-    """Return the sides of all boxes in one list, to a tenth of a pixel. [4g]"""
+    """Return the sides of all boxes in one list [4g], to a tenth of a pixel."""
     return _round(boxes.reshape(-1), 1)

@@ -11,7 +11,7 @@ import numpy as np
 from boxmend.data.types import Mask
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.opening import OpenRun
-from boxmend.scoring.corrections.changes import change_scores
+from boxmend.scoring.corrections.changes import score_changes
 from boxmend.web.report.gathering import DetectorScores
 from boxmend.web.report.record import RunRecord
 from boxmend.web.text import display_text
@@ -129,7 +129,7 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
 
 
 def _list_changes(relabelled: int, moved: int, unsure: int) -> str:
-    """Return the numbers of changes that are not 0, as a list in words."""
+    """Return the numbers of changes that are not 0, as a list in a sentence."""
     changes = [
         f"changed {_many(relabelled, 'label')}" if relabelled else "",
         f"moved {_many(moved, 'box', 'es')}" if moved else "",
@@ -150,7 +150,7 @@ def _result_sentences(
 ) -> Iterator[str]:
     """Yield the results that are known: the label noise after mending, and the detector's AP50."""
     if record.truth is not None:
-        labels = change_scores(record.opened, record.changes, record.truth).labels
+        labels = score_changes(record.opened, record.changes, record.truth).labels
         if labels.noise_before is not None and labels.noise_after is not None:
             yield (
                 f"Compared with the truth, {percent(labels.noise_before)} of the labels were wrong "
@@ -183,7 +183,7 @@ def _noise_tiles(noise: dict[str, Any]) -> Iterator[Tile]:
 
 
 def _kinds_of_change(opened: OpenRun) -> tuple[Mask, Mask, Mask]:
-    """Return which annotations are relabelled, moved, and unsure. [n] each"""
+    """Return masks [n] of annotations that are relabelled, moved, and unsure."""
     is_relabelled: Mask = opened.settlement.verdicts == Judgement.RELABELLED
     is_unsure: Mask = opened.settlement.verdicts == Judgement.DISCARDED
     return is_relabelled, opened.settlement.is_moved, is_unsure
@@ -210,7 +210,7 @@ def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
     truth, opened = record.truth, record.opened
     if truth is None:
         return
-    scores = change_scores(opened, record.changes, truth)
+    scores = score_changes(opened, record.changes, truth)
     labels, boxes = scores.labels, scores.boxes
     if labels.relabelled:
         yield Tile(

@@ -14,7 +14,12 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, measure_precision
+from boxmend.auditing.fixes.choosing import (
+    DEFAULT_PRECISION,
+    ChosenFixes,
+    choose_fixes,
+    measure_precision,
+)
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import (
     SKIP,
@@ -115,7 +120,7 @@ class ReviewSession:
             ),
             "changed": sum(not verdict.is_plain for verdict in verdicts),
             "rejected": sum(verdict.answer == "reject" for verdict in verdicts),
-            "precision": PRECISION,
+            "precision": DEFAULT_PRECISION,
             "taken": len(chosen.rows),
             "expected": chosen.expected_precision,
             "left": chosen.num_left,
@@ -141,7 +146,7 @@ class ReviewSession:
 
     def _choose(self) -> ChosenFixes:
         if self._chosen is None:
-            self._chosen = choose(self.fixes, self._latest, PRECISION)
+            self._chosen = choose_fixes(self.fixes, self._latest, DEFAULT_PRECISION)
         return self._chosen
 
     def _verdict(self, answer: Answer) -> Verdict:
@@ -230,7 +235,7 @@ class ReviewSession:
 
 
 def effects(fixes: Fixes) -> Floats:
-    """Return the benefit of each fix if it is right: 1, or for a box its gain, 0 to 1. [f]"""
+    """Return the benefit [f] of each fix if it is right: 1, or for a box its gain, 0 to 1."""
     gains = np.clip(np.nan_to_num(fixes.iou_gain) / FULL_GAIN_IOU, 0, 1)
     worth: Floats = np.where(fixes.kinds == Kind.BAD_BOX, gains, 1.0)
     return worth
@@ -242,7 +247,7 @@ def sample_order(fixes: Fixes) -> Rows:
     The order depends only on the names of the fixes, so that a sample continues after a pause. If
     `apply` would make none, return all fixes.
     """
-    taken = choose(fixes, {}, PRECISION).rows
+    taken = choose_fixes(fixes, {}, DEFAULT_PRECISION).rows
     rows = taken if len(taken) else np.arange(len(fixes))
     keys = [_hash(fixes.ids[row]) for row in rows.tolist()]
     order = sorted(range(len(keys)), key=keys.__getitem__)

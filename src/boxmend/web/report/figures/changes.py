@@ -1,6 +1,6 @@
 """How many changes were right, how many did harm, and how many errors were missed."""
 
-from boxmend.scoring.corrections.changes import ChangeScores, change_scores
+from boxmend.scoring.corrections.changes import ChangeScores, score_changes
 from boxmend.web.charts import axes, drawing, marks, words
 from boxmend.web.charts.rows import ROW, row_middle, row_names, rows_plot
 from boxmend.web.charts.sheet import EDGE, SIZE, WIDTH
@@ -29,7 +29,7 @@ def changes(record: RunRecord) -> Figure | None:
     """
     if record.truth is None or len(record.changes) == 0:
         return None
-    scores = change_scores(record.opened, record.changes, record.truth)
+    scores = score_changes(record.opened, record.changes, record.truth)
     if scores.annotations == 0:
         return None
     counts = _counts(scores)

@@ -50,7 +50,7 @@ def _caption(rows: list[tuple[str | int | float | None, ...]], total: int) -> st
 
 
 def _table(pairs: Rows, names: tuple[str, ...]) -> tuple[list[str], Rows]:
-    """Return the labels to draw, and the counts from old (rows) to new labels. [k, k]"""
+    """Return the labels [k] to draw, and the counts [k, k] from old (rows) to new labels."""
     changes = np.bincount(pairs[:, 0], pairs[:, 2], len(names))
     changes += np.bincount(pairs[:, 1], pairs[:, 2], len(names))
     place = np.arange(len(names))

@@ -46,7 +46,7 @@ def examples(opened: OpenRun) -> Iterator[int]:
 
 
 def _scores(opened: OpenRun) -> Floats:
-    """Score how clear each change is; 0 means that it should not be shown. [n]"""
+    """Return a score [n] of how clear each change is; 0 for changes that are not shown."""
     dataset, settlement = opened.dataset, opened.settlement
     is_relabelled = opened.settlement.verdicts == Judgement.RELABELLED
     move = np.minimum(1 - opened.settlement.iou, MAX_MOVE)

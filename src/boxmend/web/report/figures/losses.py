@@ -94,7 +94,7 @@ def _sample(record: RunRecord, by_truth: bool) -> LossSample | None:
 
 
 def _edges(samples: Sequence[LossSample]) -> Floats:
-    """Return the edges of bins, equally spaced on a log scale between round ends. [NUM_BINS + 1]"""
+    """Return the edges [NUM_BINS + 1] of bins of equal width on a log scale, with round ends."""
     all_losses = (sample.losses for sample in samples)
     usable = [losses[np.isfinite(losses) & (losses > 0)] for losses in all_losses]
     ends = np.array([np.quantile(losses, AXIS_QUANTILES) for losses in usable if len(losses)])
@@ -108,7 +108,7 @@ def _edges(samples: Sequence[LossSample]) -> Floats:
 
 
 def _counts(losses: Floats, edges: Floats) -> Rows:
-    """Count the losses in each bin; the outer bins also hold those beyond the ends. [NUM_BINS]"""
+    """Return the number [NUM_BINS] of losses in each bin; the outer bins include those beyond."""
     bins = np.clip(np.searchsorted(edges, losses, side="right") - 1, 0, NUM_BINS - 1)
     return np.bincount(bins, minlength=NUM_BINS)
 

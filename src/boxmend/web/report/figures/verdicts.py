@@ -49,7 +49,7 @@ def _many(number: int) -> str:
 
 
 def _count_verdicts(record: RunRecord) -> tuple[list[str], Rows]:
-    """Return the judged labels and their verdict counts, most doubtful first. [l, 3]"""
+    """Return the judged labels [l] and their verdict counts [l, 3], most doubtful first."""
     opened = record.opened
     names = opened.dataset.label_names
     known = (opened.settlement.verdicts != Judgement.UNJUDGED) & (opened.dataset.labels != UNKNOWN)
