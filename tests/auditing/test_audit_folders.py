@@ -68,6 +68,9 @@ def test_an_audit_leaves_a_finished_run_with_its_table(
     assert run(command(data, out, "--probe", "0", "--json")) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["evidence"] == "predictions"
+    assert told["for_review_likely"] <= told["for_review"]
+    assert list(told["yields"]) == ["0.95", "0.9", "0.8", "0.7"]
+    assert sum(told["yields"]["0.95"].values()) == told["automatic"]
     assert told["automatic"] + told["for_review"] <= sum(
         one["listed"] for one in told["fixes"].values()
     )

@@ -8,8 +8,9 @@ import pytest
 
 from boxmend.auditing.fixes.table import Kind
 from boxmend.cli import run
+from boxmend.cli.yields import are_few
 from tests.cli.cli_answers import answer, coco, hashes
-from tests.fabricated_runs import Fix, audit_run
+from tests.fabricated_runs import Fix, audit_run, drawn
 
 
 @pytest.fixture
@@ -42,18 +43,62 @@ def test_apply_prints_the_numbers_of_applied_and_remaining_fixes(
         ["fixes", "taken", "1"],
         ["expected", "precision", "0.99"],
         ["left", "for", "review", "1"],
+        ["left", "likely", "wrong", "1"],
         ["accepted", "by", "people", "0"],
         ["added", "0"],
         ["removed", "1"],
         ["labels", "changed", "0"],
         ["boxes", "moved", "0"],
+        [],  # means: 0.99, and with the missing cat 0.795, whose own 0.6 is enough from 0.9 on
+        [
+            *("precision", "wrong", "label", "bad", "box"),
+            *("missing", "spurious", "duplicate", "in", "all"),
+        ],
+        ["0.95", "0", "0", "0", "1", "0", "1"],
+        ["0.9", "0", "0", "0", "1", "0", "1"],
+        ["0.8", "0", "0", "0", "1", "0", "1"],
+        ["0.7", "0", "0", "1", "1", "0", "2"],
     ]
     assert "1 fixes were applied, with an expected precision of 0.990" in printed.err
-    assert f"1 are left for review: `boxmend review {audit}`" in printed.err
+    left = "1 of the others are more likely wrong than not, and 0 are less likely"
+    assert f"{left}: `boxmend review {audit}`" in printed.err
     assert run(["revert", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out/instances_train.json").read_bytes() == (
         tmp_path / "instances_train.json"
     ).read_bytes()
+
+
+def test_the_yields_are_printed_for_few_fixes_alone_and_are_in_the_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boxes = [(1.0 + k, 2.0, 4.0 + k, 6.0) for k in range(21)]
+    drawn(tmp_path, "coco", boxes)
+    sure = [Fix(f"s{k}", Kind.SPURIOUS, k, 0.99) for k in range(20)]
+    made = [*sure, Fix("t", Kind.SPURIOUS, 20, 0.6, p_wrong=0.4)]
+    audit = audit_run(tmp_path / "run", str(tmp_path / "data"), made)
+    assert run(["apply", str(audit), "--out", str(tmp_path / "many")]) == 0
+    printed = capsys.readouterr()
+    assert "precision  wrong label" not in printed.out
+    assert "0 of the others are more likely wrong than not, and 1 are less likely" in printed.err
+    command = ["apply", str(audit), "--precision", "1", "--out", str(tmp_path / "none")]
+    assert run(command) == 0
+    printed = capsys.readouterr()
+    assert "no fix was applied: none reaches the precision" in printed.err
+    assert "0.95       0            0        0        20        0          20" in printed.out
+    status, outcome = answer(capsys, "apply", audit, "--out", tmp_path / "json")
+    assert (status, outcome["left_likely_wrong"]) == (0, 0)
+    assert [counts["spurious"] for counts in outcome["yields"].values()] == [20, 21, 21, 21]
+    assert list(outcome["yields"]) == ["0.95", "0.9", "0.8", "0.7"]
+
+
+def test_that_no_precision_takes_a_fix_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [Fix("s", Kind.SPURIOUS, 0, 0.6, p_wrong=0.6)]
+    audit = audit_run(tmp_path / "run", str(coco(tmp_path)), made)
+    assert run(["apply", str(audit), "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr()
+    assert "no precision down to 0.7 takes a fix" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -131,3 +176,9 @@ def test_the_help_tells_of_import(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Import verdicts" in capsys.readouterr().out
     assert run(["import", "--help"]) == 0
     assert "--export" in capsys.readouterr().out
+
+
+def test_few_are_fewer_than_twenty_or_than_likely_errors_left() -> None:
+    assert [are_few(20, 0), are_few(19, 0), are_few(100, 100), are_few(100, 101)] == [
+        *(False, True, False, True)
+    ]

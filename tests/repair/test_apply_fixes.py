@@ -59,6 +59,7 @@ def test_all_kinds_of_fixes_are_made_at_once(tmp_path: Path, format: str) -> Non
         "fixes_taken": 5,
         "expected_precision": 0.8,
         "left_for_review": 0,
+        "left_likely_wrong": 0,
         "accepted_by_people": 0,
         "added": 1,
         "removed": 2,

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import FormatName, Json, MovedData, WritingOptions, saved_summary
 from boxmend.cli.output import print_json, print_table, say
+from boxmend.cli.yields import are_few, count_in_words, print_yields
 from boxmend.errors import ExitStatus
 from boxmend.repair.apply import CHANGES_FILE, Applied, ApplySettings
 from boxmend.repair.apply import apply as apply_run
@@ -103,7 +104,8 @@ def apply(
         options=options,
     )
     if json:
-        print_json(saved_summary(applied.saved) | applied.to_json())
+        yields = {} if applied.taken is None else {"yields": applied.taken.yields}
+        print_json(saved_summary(applied.saved) | applied.to_json() | yields)
     else:
         _print(applied, run)
     return ExitStatus.FINE
@@ -134,8 +136,11 @@ def _print_taken_fixes(taken: TakenFixes, run: Path) -> None:
         precision = f"with an expected precision of {taken.expected_precision:.3f}"
         say(f"{len(taken.fixes):,} fixes were applied, {precision}")
     else:
-        say("no fix was applied; a lower --precision applies more")
+        say("no fix was applied: none reaches the precision, and people accepted none")
     if taken.num_left:
-        say(f"{taken.num_left:,} are left for review: `boxmend review {quote(str(run))}`")
+        for_review = count_in_words(taken.num_left, taken.num_likely)
+        say(f"{for_review}: `boxmend review {quote(str(run))}`")
+    if taken.num_left and are_few(int((~taken.is_accepted).sum()), taken.num_likely):
+        print_yields(taken.yields)
     if taken.num_stale:
         say(f"{taken.num_stale:,} verdicts were ignored: the audit does not have their fixes")

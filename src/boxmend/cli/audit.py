@@ -1,6 +1,5 @@
 """`boxmend audit`: annotation errors, fixes, and their probabilities."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -9,17 +8,12 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from boxmend.auditing.audit import AuditSettings
-from boxmend.auditing.fixes.choosing import (
-    DEFAULT_PRECISION,
-    KINDS_BY_OPTION,
-    choose_fixes,
-    count_yields,
-)
-from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.fixes.verdicts import Verdict
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, choose_fixes, count_yields
+from boxmend.auditing.fixes.table import Kind
 from boxmend.auditing.folders import AuditFolder, audit_predictions, audit_run
 from boxmend.cli.options import Json, ReadingOptions
 from boxmend.cli.output import print_json, print_table, say
+from boxmend.cli.yields import are_few, count_in_words, print_yields
 from boxmend.errors import ExitStatus, UsageError
 
 RATES = {
@@ -29,14 +23,13 @@ RATES = {
     "spurious": "spurious",
     "duplicates": "duplicates",
 }
-MIN_AUTOMATIC_FIXES = 20  # with fewer, the yields of other precisions are printed, too
 RATE_OF = dict(zip((kind.words for kind in Kind), RATES, strict=True))
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class EvidenceOptions:
-    """The evidence about the annotations, and the folder of the audit."""
+    """The evidence about the annotations, and where the audit goes."""
 
     predictions: Annotated[
         tuple[Path, ...],
@@ -151,6 +144,7 @@ def _count_automatic(audited: AuditFolder) -> dict[str, Any]:
         "automatic": len(chosen.rows),
         "for_review": chosen.num_left,
         "for_review_likely": chosen.num_likely,
+        "yields": count_yields(audited.audit.fixes, {}),
     }
 
 
@@ -184,36 +178,17 @@ def _print(audited: AuditFolder) -> None:
         )
     for note in audited.notes:
         say(note)
-    likely = counts["for_review_likely"]
+    for_review = count_in_words(counts["for_review"], counts["for_review_likely"])
     say(
         f"wrote {path}: at precision {DEFAULT_PRECISION}, {counts['automatic']:,} fixes are "
-        f"automatic; {likely:,} of the others are more likely right than not, and "
-        f"{counts['for_review'] - likely:,} are less likely"
+        f"automatic; {for_review}"
     )
-    if counts["automatic"] < MIN_AUTOMATIC_FIXES:
-        print_yields(audited.audit.fixes)
+    if are_few(counts["automatic"], counts["for_review_likely"]):
+        print_yields(count_yields(audited.audit.fixes, {}))
     name = quote(str(path))
     say(
         f"next: boxmend review {name}, or "
         f"boxmend apply {name} --precision {DEFAULT_PRECISION} --out DIR"
-    )
-
-
-def print_yields(
-    fixes: Fixes, latest: Mapping[str, Verdict] | None = None, only: Sequence[str] | None = None
-) -> None:
-    """Print the number of fixes at each of several precisions, unless all numbers are 0."""
-    kinds = tuple(KINDS_BY_OPTION) if only is None else only
-    yields = count_yields(fixes, latest or {}, kinds)
-    if not any(any(counts.values()) for counts in yields.values()):
-        return
-    print()
-    print_table(
-        ("precision", *(kind.words for kind in Kind), "in all"),
-        [
-            (f"{precision}", *counts.values(), sum(counts.values()))
-            for precision, counts in yields.items()
-        ],
     )
 
 

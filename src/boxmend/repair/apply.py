@@ -67,6 +67,7 @@ class Applied:
                 "fixes_taken": len(taken.fixes),
                 "expected_precision": None if precision is None else round(precision, 4),
                 "left_for_review": taken.num_left,
+                "left_likely_wrong": taken.num_likely,
                 "accepted_by_people": int(taken.is_accepted.sum()),
                 "added": int((changes.rows >= self.num_annotations).sum()),
                 "removed": int(changes.is_discarded.sum()),

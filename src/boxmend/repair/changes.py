@@ -93,6 +93,8 @@ class TakenFixes:
     is_removal: Mask  # [t] unless a person gave the annotation a label or a box
     expected_precision: float | None
     num_left: int  # left for review
+    num_likely: int  # of those, with an annotation that is more likely wrong than not
+    yields: dict[float, dict[str, int]]  # fixes that several precisions take, by kind in words
     num_stale: int  # verdicts on fixes that no longer exist
 
 

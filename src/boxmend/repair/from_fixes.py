@@ -8,7 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, KINDS_BY_OPTION, choose_fixes
+from boxmend.auditing.fixes.choosing import (
+    DEFAULT_PRECISION,
+    KINDS_BY_OPTION,
+    choose_fixes,
+    count_yields,
+)
 from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, latest_verdicts, read_verdicts
@@ -29,7 +34,8 @@ def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> C
     fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
     precision = DEFAULT_PRECISION if settings.precision is None else settings.precision
-    chosen = choose_fixes(fixes, answers, precision, tuple(settings.only or KINDS_BY_OPTION))
+    kinds = tuple(settings.only or KINDS_BY_OPTION)
+    chosen = choose_fixes(fixes, answers, precision, kinds)
     proposed = replace(fixes.take(chosen.rows), p_fix=chosen.p_fix[chosen.rows])
     verdicts = [answers.get(fix_id) for fix_id in proposed.ids]
     is_given = np.array([_has_label_and_box(verdict) for verdict in verdicts], np.bool_)
@@ -40,6 +46,8 @@ def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> C
         is_removal=np.isin(proposed.kinds, REMOVALS) & ~is_given.any(axis=1),
         expected_precision=chosen.expected_precision,
         num_left=chosen.num_left,
+        num_likely=chosen.num_likely,
+        yields=count_yields(fixes, answers, kinds),
         num_stale=len(answers.keys() - set(fixes.ids)),
     )
     return _combine(dataset, taken, is_given)

@@ -1,15 +1,13 @@
 """Which fixes are taken: means by hand, verdicts first, and one thing per annotation."""
 
-from math import e, log
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from boxmend.auditing.fixes.adjusting import adjust_probabilities
 from boxmend.auditing.fixes.choosing import (
     KINDS_BY_OPTION,
-    adjust_probabilities,
     choose_fixes,
     count_yields,
     measure_precision,
@@ -73,9 +71,9 @@ def test_sure_fixes_do_not_carry_doubtful_ones(dataset: Dataset) -> None:
 def test_the_yields_of_several_precisions_are_counted_by_kind(dataset: Dataset) -> None:
     made = [
         Fix("a", LABEL, 0, 0.96, label=1),
-        Fix("b", SPURIOUS, 1, 0.85),
-        Fix("c", SPURIOUS, 2, 0.55),
-        Fix("d", SPURIOUS, 3, 0.1),
+        Fix("b", SPURIOUS, 1, 0.85, p_wrong=0.85),
+        Fix("c", SPURIOUS, 2, 0.55, p_wrong=0.55),
+        Fix("d", SPURIOUS, 3, 0.1, p_wrong=0.1),
     ]
     fixes = table_of(dataset, made)  # means: 0.96, 0.905, 0.787, 0.615
     yields = count_yields(fixes, {})
@@ -196,79 +194,20 @@ def test_a_double_never_goes_with_the_one_that_stays_for_it(
     assert ids(table_of(dataset, made), {}, 0.0) == taken
 
 
-def test_without_verdicts_probabilities_stay_as_they_are(dataset: Dataset) -> None:
-    made = [Fix("a", LABEL, 0, 0.0), Fix("b", LABEL, 1, 1.0), Fix("c", BOX, 2, 0.3)]
-    assert adjust_probabilities(table_of(dataset, made), {}).tolist() == [0.0, 1.0, 0.3]
-
-
-def test_verdicts_shift_the_others_of_their_kind(dataset: Dataset) -> None:
-    made = [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5), Fix("c", BOX, 2, 0.5)]
+def test_fixes_for_review_are_likely_by_the_probability_of_an_error(dataset: Dataset) -> None:
+    made = [
+        Fix("a", LABEL, 0, 0.3, label=1, p_wrong=0.75),  # wrong, but the new label is doubtful
+        Fix("b", LABEL, 1, 0.3, label=0, p_wrong=0.25),
+        Fix("c", SPURIOUS, 2, 0.5, p_wrong=0.5),
+    ]
     fixes = table_of(dataset, made)
-    # One answer at even odds: the shift t solves t = 1 - 1 / (1 + exp(-t)), so t (1 + e^t) = 1.
-    shift = 0.0
-    for _ in range(200):
-        shift = 1 / (1 + e**shift)
-    found = adjust_probabilities(fixes, said("a accept"))
-    assert found[0] == 1.0
-    assert log(found[1] / (1 - found[1])) == pytest.approx(shift, abs=1e-9)
-    assert found[2] == 0.5
-    found = adjust_probabilities(fixes, said("a reject"))
-    assert found[0] == 0.0
-    assert log(found[1] / (1 - found[1])) == pytest.approx(-shift, abs=1e-9)
-
-
-def test_one_verdict_that_was_to_be_expected_changes_little(dataset: Dataset) -> None:
-    made = [Fix("a", LABEL, 0, 0.9), Fix("b", LABEL, 1, 0.9), Fix("c", LABEL, 2, 0.1)]
-    # The gradient is 0.1 for the shift and 0.1 log 9 for the slope, whose spreads are 1 and 1/5:
-    # shift and slope end a little below 0.1 and 1 + 0.22 / 25, log odds at most 2.32 and -2.10.
-    found = adjust_probabilities(table_of(dataset, made), said("a accept"))
-    assert 0.9 < found[1] < 0.911
-    assert 0.1 < found[2] < 0.11
-
-
-def test_one_rejected_fix_that_was_sure_does_not_undo_the_others(dataset: Dataset) -> None:
-    shares = [0.9991] * 4 + [0.95]
-    made = [Fix(str(k), MISSING, p_fix=p, label=0, box=(1, 2, 3, 4)) for k, p in enumerate(shares)]
-    fixes = table_of(dataset, made)
-    # Log odds of 7 fall by at most 1 + 7 * 7 / 25 = 2.96, to 4.04.
-    found = adjust_probabilities(fixes, said("0 reject"))
-    assert 0.98 < found[1] < 0.985
-    assert adjust_probabilities(fixes, said("0 reject", "1 reject", "2 reject"))[3] < 0.75
-
-
-def test_what_is_more_probable_stays_so_whatever_the_verdicts_say(dataset: Dataset) -> None:
-    shares = [0.99] * 60 + [0.01] * 60 + [0.9, 0.1]
-    made = [Fix(str(k), MISSING, p_fix=p, label=0, box=(1, 2, 3, 4)) for k, p in enumerate(shares)]
-    turned = [f"{k} {'reject' if k < 60 else 'accept'}" for k in range(120)]
-    found = adjust_probabilities(table_of(dataset, made), said(*turned))
-    # the slope is 0.1 at least: log odds of 2 log 9 apart stay a tenth of that apart
-    log_odds = np.log(found[120:] / (1 - found[120:]))
-    assert log_odds[0] - log_odds[1] == pytest.approx(0.1 * 2 * log(9))
-
-
-def test_a_fix_accepted_with_another_label_was_not_right(dataset: Dataset) -> None:
-    fixes = table_of(dataset, [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5)])
-    found = adjust_probabilities(fixes, {"a": Verdict("a", "accept", label="bus")})
-    assert found[0] == 1.0
-    assert found[1] < 0.5
-
-
-def test_a_whole_pattern_says_nothing_about_others(dataset: Dataset) -> None:
-    fixes = table_of(dataset, [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5)])
-    assert adjust_probabilities(fixes, said("a accept", mode="pattern")).tolist() == [1.0, 0.5]
-
-
-def test_many_verdicts_teach_the_true_probabilities(dataset: Dataset) -> None:
-    """Probabilities of a table that is far too sure of itself come out as people find them."""
-    draws = np.random.default_rng(0)
-    told = draws.uniform(0.02, 0.98, 4000)
-    true = 1 / (1 + np.exp(-(0.6 * np.log(told / (1 - told)) - 1.5)))
-    made = [Fix(str(k), MISSING, p_fix=p, label=0, box=(1, 2, 3, 4)) for k, p in enumerate(told)]
-    is_right = draws.uniform(size=4000) < true
-    answers = {str(k): Verdict(str(k), "accept" if is_right[k] else "reject") for k in range(2000)}
-    found = adjust_probabilities(table_of(dataset, made), answers)
-    assert np.abs(found[2000:] - true[2000:]).max() < 0.05
-    assert np.abs(told[2000:] - true[2000:]).max() > 0.3
+    chosen = choose_fixes(fixes, {}, 1.0)
+    assert (chosen.num_left, chosen.num_likely) == (3, 2)
+    chosen = choose_fixes(fixes, said("a reject"), 1.0)
+    assert (chosen.num_left, chosen.num_likely) == (2, 1)
+    # Verdicts change both probabilities by as much.
+    assert chosen.p_wrong[1] == pytest.approx(0.25 - 0.3 + chosen.p_fix[1])
+    assert chosen.p_fix[1] < 0.3
 
 
 @settings(deadline=None, max_examples=50)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION, choose_fixes
+from boxmend.auditing.fixes.sampling import check_order, mix_in_checks, sample_order
 from boxmend.auditing.fixes.table import FIXES_FILE, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, append_verdicts, read_verdicts
 from boxmend.errors import DataError, UsageError
 from boxmend.web.review.columns import columns_json, least_size
 from boxmend.web.review.serving import open_session
-from boxmend.web.review.session import Answer, ReviewSession, effects, sample_order
+from boxmend.web.review.session import Answer, ReviewSession, effects
 from tests.web.review.reviewed_runs import BOX, FIXES, MOVED, fix, fixes_of, plain_run
 
 
@@ -176,10 +177,13 @@ def test_figures_by_hand(run: Path) -> None:
     assert after["measured"]["all"][2:] == pytest.approx([0.0945, 0.9055], abs=1e-3)
 
 
-def test_thresholds_follow_the_verdicts(run: Path) -> None:
-    session = open_session(run)
-    session.decide([Answer(0, "reject"), Answer(6, "reject"), Answer(7, "reject")])
-    # f1, of the same kind, was taken at .97; three rejections of its kind speak against it.
+def test_thresholds_follow_the_verdicts(tmp_path: Path) -> None:
+    made = [fix(Kind.WRONG_LABEL, row, label=2, p_fix=0.97) for row in (0, 2, 5, 7, 12, 14)]
+    made.append(fix(Kind.BAD_BOX, 4, box=BOX, p_fix=0.96))
+    session = open_session(plain_run(tmp_path, made))
+    assert session.figures()["taken"] == 7
+    session.decide([Answer(row, "reject") for row in range(4)])
+    # Four rejections speak against the other two of their kind.
     assert session.figures()["taken"] == 1  # the box
 
 
@@ -213,9 +217,43 @@ def test_a_sample_has_the_fixes_to_apply_in_a_fixed_order() -> None:
     assert 8 <= sum(row < 30 for row in order[:30].tolist()) <= 22
 
 
-def test_a_sample_without_fixes_to_apply_has_all_fixes() -> None:
+def test_a_sample_has_no_fix_that_would_not_be_applied() -> None:
     fixes = fixes_of([fix(Kind.SPURIOUS, 0, p_fix=0.3)] * 3)
-    assert sorted(sample_order(fixes).tolist()) == [0, 1, 2]
+    assert sample_order(fixes).tolist() == []
+
+
+def test_random_checks_are_likely_fixes_and_every_fourth_of_a_queue() -> None:
+    fixes = fixes_of([fix(Kind.SPURIOUS, row, p_fix=row / 100) for row in range(100)])
+    checks = check_order(fixes)
+    assert sorted(checks.tolist()) == list(range(50, 100))
+    assert checks.tolist() != sorted(checks.tolist())
+    assert mix_in_checks(np.arange(9), np.array([2, 20, 8, 6])).tolist() == [
+        *(0, 1, 2, 8, 3, 4, 5, 6, 7)  # 2 is used when it is drawn, and 20 is not in the queue
+    ]
+    assert mix_in_checks(np.arange(5), np.array([4])).tolist() == [0, 1, 2, 4, 3]
+    assert mix_in_checks(np.arange(5), np.array([], np.int64)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_errors_that_remain_and_verdicts_that_are_worth_it_by_hand(run: Path) -> None:
+    session = open_session(run)
+    figures = session.figures()
+    # Not taken: P(wrong) .8 .7 .6 .5 .4; taken with .98 .97 .96.
+    assert figures["remaining"] == pytest.approx({"left": 3.0, "made": 0.09})
+    assert (figures["likely"], figures["left"]) == (4, 5)
+    assert figures["worthwhile"] == 5  # .7 .6 .55 .4 .3
+    session.decide([Answer(row, "reject", mode="pattern") for row in range(3, 7)])
+    figures = session.figures()
+    assert figures["worthwhile"] == 1
+    assert figures["remaining"] == pytest.approx({"left": 0.4, "made": 0.09})
+
+
+def test_probabilities_follow_the_verdicts(run: Path) -> None:
+    session = open_session(run)
+    assert session.probabilities() == [0.98, 0.97, 0.96, 0.7, 0.6, 0.55, 0.4, 0.3]
+    session.decide([Answer(0, "accept"), Answer(6, "reject")])
+    assert session.probabilities()[0] == 1.0
+    assert session.probabilities()[6] == 0.0
+    assert session.probabilities()[7] < 0.3
 
 
 def test_no_fixes_are_no_trouble(tmp_path: Path) -> None:
@@ -259,7 +297,7 @@ def test_odd_names_are_shown_fit_and_written_as_they_are(run: Path) -> None:
     opened = open_session(run)
     names = ("half \ud800", "\u202etfel", "two\nlines")
     session = ReviewSession(run, replace(opened.dataset, label_names=names), opened.fixes)
-    result = json.loads(columns_json("run\n", session.dataset, session.fixes, []))
+    result = json.loads(columns_json("run\n", session.dataset, session.fixes))
     assert result["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
     assert result["name"] == "run\ufffd"
     session.decide([Answer(row, "accept", label=row) for row in range(3)])

@@ -118,38 +118,107 @@ def test_the_most_doubtful_come_in_their_order(visit: Visit) -> None:
     assert visit.written(1)[0] == {"fix": "f3", "verdict": "accept", "mode": "doubtful"}
 
 
+def test_patterns_are_sorted_by_sureness(visit: Visit) -> None:
+    visit.press("p")
+    visit.page.locator(".pattern-list").wait_for()
+    shares = visit.page.locator(".pattern-list td:nth-child(5)")
+    # a bad box .96, van to bus (.98 .97 .30) / 3, missing .7, spurious .6, duplicate .55, .40
+    assert shares.all_inner_texts() == ["0.96", "0.75", "0.70", "0.60", "0.55", "0.40"]
+    visit.press("q", "r", "r", "p")  # the two sure ones of van to bus
+    last = ".pattern-list tbody tr:last-child"  # van to bus: what is open of it has less than 0.30
+    visit.until(f"Number(document.querySelector('{last} td:nth-child(5)')?.textContent) < 0.3")
+    assert visit.text(f"{last} strong") == "bus"
+    assert visit.text(f"{last} td:nth-child(4)") == "1"
+
+
 def test_a_pattern_is_confirmed_at_once(visit: Visit) -> None:
     visit.press("p")
-    visit.becomes(".pattern-list tbody tr td .labels strong", "bus")
-    assert visit.page.locator(".pattern-list tbody tr").count() == 6
-    visit.page.locator(".pattern").first.click()
+    visit.page.locator(".pattern").nth(1).click()
     visit.page.locator(".card img").nth(2).wait_for()
     assert visit.page.locator(".card").count() == 3
     assert visit.text(".card .piece") == "0.30"  # the least sure first
     image = visit.page.locator(".card img").first
     assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 20
-    visit.page.locator(".card input").first.uncheck()
+    assert not visit.page.locator(".card input").first.is_checked()  # 0.30 is below 0.95
     visit.becomes("#accept-all b", "Accept 2 of 3")
-    visit.press("a")
+    visit.press("a", "r")  # the keys of a single fix decide nothing here
+    assert not visit.page.locator("#confirm").is_visible()
+    visit.press("Shift+A")
     assert visit.text("#confirm-title") == "Accept 2: van to bus?"
     visit.press("Enter")
     lines = visit.written(2)
     assert {one["fix"] for one in lines} == {"f0", "f1"}
     assert {(one["verdict"], one["mode"]) for one in lines} == {("accept", "pattern")}
-    visit.becomes("#accept-all b", "Accept 1")
+    visit.becomes("#accept-all b", "Accept 0 of 1")
+    assert visit.page.locator("#accept-all").is_disabled()
+    visit.press("Shift+A")
+    assert not visit.page.locator("#confirm").is_visible()
     visit.press("u")
-    visit.becomes("#accept-all b", "Accept 3")
+    visit.becomes("#accept-all b", "Accept 2 of 3")
     assert [one["verdict"] for one in visit.written(4)[2:]] == ["undo", "undo"]
+
+
+def test_all_fixes_of_a_pattern_are_ticked_by_one_key(visit: Visit) -> None:
+    visit.press("p")
+    visit.page.locator(".pattern").nth(1).click()
+    visit.becomes("#accept-all b", "Accept 2 of 3")
+    visit.press("t")
+    visit.becomes("#accept-all b", "Accept 3")
+    assert visit.page.locator(".card input:checked").count() == 3
+    visit.press("t")
+    visit.becomes("#accept-all b", "Accept 0 of 3")
+    assert visit.page.locator(".card input:checked").count() == 0
+    visit.page.click("#tick-all")
+    visit.becomes("#reject-all b", "Reject 3")
+
+
+def test_every_fourth_of_a_queue_is_a_random_check(visit: Visit) -> None:
+    checks = visit.server.get("fixes")["checks"]
+    assert sorted(checks) == [0, 1, 2, 3, 4, 5]  # more likely right than not
+    expected = next(row for row in checks if row > 2)
+    for _ in range(3):
+        assert not visit.page.locator("#check").is_visible()
+        visit.press("j")
+    visit.becomes("#place", "4 of 8")
+    assert visit.page.locator("#check").is_visible()
+    visit.press("a")
+    assert visit.written(1)[0] == {"fix": f"f{expected}", "verdict": "accept", "mode": "queue"}
+    visit.page.select_option("#sort", "file")  # an order that reveals nothing
+    visit.becomes("#place", "1 of 7")
+    visit.press("j", "j", "j")
+    visit.becomes("#place", "4 of 7")
+    assert not visit.page.locator("#check").is_visible()
+
+
+def test_errors_that_remain_and_the_end_of_a_review_are_shown(visit: Visit) -> None:
+    # Errors left: .8 + .7 + .6 + .5 + .4; wrong changes: .02 + .03 + .04.
+    visit.becomes("#remaining", "about 3 errors")
+    left = "3 listed errors are left, 0 changes are wrong"
+    visit.becomes("#remaining-note", f"if you apply now: {left}")
+    assert visit.text("#stop").startswith("5 more verdicts are worth it")
+    visit.press("j", "j", "j", "r", "r", "r", "r", "r")
+    visit.written(5)
+    visit.until("document.getElementById('stop').textContent.startsWith('Reasonable to stop')")
+
+
+def test_nothing_to_measure_is_said(context: "BrowserContext", tmp_path: Path) -> None:
+    with served(plain_run(tmp_path, [fix(Kind.SPURIOUS, 8, p_fix=0.6)])) as server:
+        visit = opened(context, server)
+        visit.becomes("#measured", "nothing to measure")
+        visit.press("m")
+        visit.until("!document.getElementById('empty').hidden")
+        assert visit.text("#empty").startswith("Nothing to measure: without a review, apply")
+        assert visit.complaints == []
 
 
 def test_a_pattern_is_gone_through_by_keys(visit: Visit) -> None:
     visit.press("p")
     visit.page.locator(".pattern").first.wait_for()
-    visit.press("j", "Enter")
+    visit.press("j", "j", "Enter")
     visit.page.locator(".card img").first.wait_for()
     visit.press("j", "j", "x")
-    visit.becomes("#reject-all b", "Reject 2 of 3")
-    visit.press("r", "Escape")  # thought better of it
+    visit.becomes("#reject-all b", "Reject 1 of 3")
+    visit.press("Shift+R", "Escape")  # thought better of it
     assert not visit.page.locator("#confirm").is_visible()
     visit.press("j")
     visit.press("Enter")
@@ -175,7 +244,7 @@ def test_a_long_queue_is_quick(context: "BrowserContext", tmp_path: Path) -> Non
         visit.page.locator(".pattern").first.click()
         visit.page.locator(".card img").first.wait_for()
         assert visit.page.locator(".card").count() <= 120  # not all at once
-        visit.press("r", "Enter")
+        visit.press("t", "Shift+R", "Enter")
         visit.becomes("#decided", "5,000 of 5,000 decided")
         assert len(server.lines()) == 5000
         assert visit.complaints == []

@@ -1,8 +1,4 @@
-"""Choose fixes to apply: those that people accepted, and as many as the required precision allows.
-
-Verdicts adjust the probabilities of the other fixes of the same kind, by a shift and a slope of
-their log odds.
-"""
+"""Choose fixes to apply: accepted ones, and as many others as the required precision allows."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from boxmend.auditing.fixes.adjusting import adjust_probabilities, has_answer, is_plain_accept
 from boxmend.auditing.fixes.table import KINDS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict, latest_verdicts
 from boxmend.data.types import Floats, Mask, Rows
@@ -25,25 +22,13 @@ KINDS_BY_OPTION = {
     "duplicates": Kind.DUPLICATE,
 }
 DEFAULT_PRECISION = 0.95
-MIN_LIKELY_PROBABILITY = 0.5  # from this probability on, a fix is more likely right than not
+MIN_LIKELY_PROBABILITY = (
+    0.5  # from this probability on, an annotation is more likely wrong than not
+)
+MAX_DOUBT_FACTOR = 4.0  # of a chosen fix, to the mean doubt that the precision allows
+INTERVAL_DEVIATIONS = 1.959964  # standard deviations on either side of a 95 % interval
 YIELD_PRECISIONS = (0.95, 0.9, 0.8, 0.7)
 ALL = "all"  # key of `measure_precision` for all kinds together
-
-
-@dataclass(frozen=True)
-class AdjustmentConstants:
-    """Constants of how verdicts adjust probabilities, and of the choice."""
-
-    min_probability: float = 1e-4  # of a fix without a verdict; at most 1 minus this
-    shift_deviation: float = 1.0  # prior of the error of a table, in log odds
-    slope_deviation: float = 0.2  # prior; a larger one lets one wrong click override the table
-    min_slope: float = 0.1  # above 0, so that a few verdicts cannot reverse the order of fixes
-    max_doubt_factor: float = 4.0  # of the doubt of a chosen fix to the mean doubt allowed
-    max_newton_steps: int = 50
-    interval_deviations: float = 1.959964  # standard deviations on either side of a 95% interval
-
-
-ADJUSTMENT = AdjustmentConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +37,19 @@ class ChosenFixes:
 
     rows: Rows  # [t] of the table, ascending
     p_fix: Floats  # [f] of all fixes of the table, from `adjust_probabilities`
+    p_wrong: Floats  # [f] that the annotation has the error, adjusted as `p_fix` is
+    is_left: Mask  # [f] for review: neither chosen nor judged, and of an annotation that stays
     expected_precision: float | None  # of the chosen fixes; None if there are none
-    num_left: int  # for review: without a verdict, not chosen, and of an annotation that stays
-    num_likely: int  # of these, with a probability of at least 0.5
+
+    @property
+    def num_left(self) -> int:
+        """Return the number of fixes left for review."""
+        return int(self.is_left.sum())
+
+    @property
+    def num_likely(self) -> int:
+        """Return how many of them have an annotation that is more likely wrong than not."""
+        return int((self.is_left & (self.p_wrong >= MIN_LIKELY_PROBABILITY)).sum())
 
 
 class MeasuredPrecision(NamedTuple):
@@ -66,32 +61,6 @@ class MeasuredPrecision(NamedTuple):
     high: float
 
 
-def adjust_probabilities(fixes: Fixes, latest: Mapping[str, Verdict]) -> Floats:
-    """Return the probability [f] that each fix is right, given the table and the verdicts.
-
-    It is 1 for accepted and 0 for rejected fixes. Verdicts adjust the other fixes of the same kind,
-    except verdicts on whole patterns, which are no evidence about other fixes.
-    """
-    answers = [latest.get(fix) for fix in fixes.ids]
-    log_odds = _to_log_odds(fixes.p_fix)
-    p_fix = fixes.p_fix.copy()
-    is_informative = np.array(
-        [verdict is not None and verdict.mode != "pattern" for verdict in answers], np.bool_
-    )
-    is_right = np.array(
-        [verdict is not None and _is_right(verdict) for verdict in answers], np.bool_
-    )
-    for kind in KINDS:
-        is_kind = fixes.kinds == kind
-        is_evidence = is_kind & is_informative
-        if is_evidence.any():
-            shift, slope = _fit_log_odds(log_odds[is_evidence], is_right[is_evidence])
-            p_fix[is_kind] = _to_probabilities(shift + slope * log_odds[is_kind])
-    p_fix[_mark_answered(answers, ACCEPT)] = 1.0
-    p_fix[_mark_answered(answers, REJECT)] = 0.0
-    return p_fix
-
-
 def measure_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, MeasuredPrecision]:
     """Return by kind, and for ALL, how many of the fixes with a verdict in sample mode are right.
 
@@ -101,7 +70,9 @@ def measure_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, Me
     sampled = latest_verdicts([verdict for verdict in verdicts if verdict.mode == "sample"])
     last = latest_verdicts(verdicts)
     answers = [
-        (kind_of[fix], _is_right(last[fix])) for fix in sampled if fix in kind_of and fix in last
+        (kind_of[fix], is_plain_accept(last[fix]))
+        for fix in sampled
+        if fix in kind_of and fix in last
     ]
     measured = {ALL: wilson_interval(sum(is_right for _, is_right in answers), len(answers))}
     for kind in KINDS:
@@ -115,7 +86,7 @@ def wilson_interval(right: int, number: int) -> MeasuredPrecision:
     """Return a share with Wilson's 95% interval; without cases it is 0 to 1."""
     if number == 0:
         return MeasuredPrecision(0, 0, 0.0, 1.0)
-    z = ADJUSTMENT.interval_deviations
+    z = INTERVAL_DEVIATIONS
     share, weight = right / number, z**2 / number
     centre = (share + weight / 2) / (1 + weight)
     half = z * np.sqrt(share * (1 - share) / number + weight / (4 * number)) / (1 + weight)
@@ -141,7 +112,7 @@ def choose_fixes(
     check_precision(precision)
     p_fix = adjust_probabilities(fixes, latest)
     answers = [latest.get(fix) for fix in fixes.ids]
-    is_accepted, is_rejected = _mark_answered(answers, ACCEPT), _mark_answered(answers, REJECT)
+    is_accepted, is_rejected = has_answer(answers, ACCEPT), has_answer(answers, REJECT)
     is_edited = np.array(
         [verdict is not None and not verdict.is_plain for verdict in answers], np.bool_
     )
@@ -159,19 +130,20 @@ def choose_fixes(
         open_ones = order[is_open]
         means = np.cumsum(p_fix[open_ones]) / np.arange(1, len(open_ones) + 1)
         is_precise = means >= precision - 1e-12
-        is_precise &= p_fix[open_ones] >= 1 - ADJUSTMENT.max_doubt_factor * (1 - precision) - 1e-12
+        is_precise &= p_fix[open_ones] >= 1 - MAX_DOUBT_FACTOR * (1 - precision) - 1e-12
         chosen_rows = np.concatenate([chosen_rows, open_ones[is_precise]])
     chosen_rows = np.sort(chosen_rows)
-    is_open_for_review = is_wanted & ~is_accepted & ~is_rejected
-    is_open_for_review[chosen_rows] = False
-    # If an annotation is removed, its other fixes need no verdict.
-    is_open_for_review &= ~np.isin(fixes.rows, fixes.rows[chosen_rows[is_removal[chosen_rows]]])
+    is_left = is_wanted & ~is_accepted & ~is_rejected
+    is_left[chosen_rows] = False
+    is_left &= ~np.isin(
+        fixes.rows, fixes.rows[chosen_rows[is_removal[chosen_rows]]]
+    )  # useless: the annotation is removed
     return ChosenFixes(
         rows=chosen_rows,
         p_fix=p_fix,
+        p_wrong=np.clip(fixes.p_wrong - fixes.p_fix + p_fix, 0, 1),
+        is_left=is_left,
         expected_precision=float(p_fix[chosen_rows].mean()) if len(chosen_rows) else None,
-        num_left=int(is_open_for_review.sum()),
-        num_likely=int((is_open_for_review & (p_fix >= MIN_LIKELY_PROBABILITY)).sum()),
     )
 
 
@@ -251,44 +223,3 @@ def _mark_redundant_removals(fixes: Fixes, order: Rows, is_removal: Mask) -> Mas
         if stays >= 0:
             kept.add(stays)
     return is_redundant
-
-
-def _mark_answered(answers: Sequence[Verdict | None], answer: str) -> Mask:
-    return np.array(
-        [verdict is not None and verdict.answer == answer for verdict in answers], np.bool_
-    )
-
-
-def _is_right(verdict: Verdict) -> bool:
-    return verdict.answer == ACCEPT and verdict.is_plain
-
-
-def _to_log_odds(p: Floats) -> Floats:
-    inside = np.clip(p, ADJUSTMENT.min_probability, 1 - ADJUSTMENT.min_probability)
-    log_odds: Floats = np.log(inside) - np.log1p(-inside)
-    return log_odds
-
-
-def _to_probabilities(log_odds: Floats) -> Floats:
-    probabilities: Floats = 1 / (1 + np.exp(-log_odds))
-    return probabilities
-
-
-def _fit_log_odds(log_odds: Floats, is_right: Mask) -> tuple[float, float]:
-    """Return the most probable shift and slope of log odds given these answers, by Newton's method.
-
-    Their priors are normal distributions around 0 and 1. The posterior has one maximum.
-    """
-    design = np.stack([np.ones(len(log_odds)), log_odds], axis=1)  # [n, 2]
-    prior = np.array([0.0, 1.0])
-    precisions = np.array([ADJUSTMENT.shift_deviation, ADJUSTMENT.slope_deviation]) ** -2.0
-    shift_and_slope = prior.copy()
-    for _ in range(ADJUSTMENT.max_newton_steps):
-        p = _to_probabilities(design @ shift_and_slope)
-        gradient = design.T @ (is_right - p) - precisions * (shift_and_slope - prior)
-        curvature = (design.T * (p * (1 - p))) @ design + np.diag(precisions)
-        step = np.linalg.solve(curvature, gradient)
-        shift_and_slope += np.clip(step, -1, 1)  # a full step far from the maximum may overshoot
-        if np.abs(step).max() < 1e-9:
-            break
-    return float(shift_and_slope[0]), max(float(shift_and_slope[1]), ADJUSTMENT.min_slope)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from boxmend.auditing.fixes.sampling import CHECK_EVERY, check_order, sample_order
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats
@@ -15,8 +16,8 @@ MAX_REASON_CHARACTERS = 500
 MIN_IMAGE_PIXELS = 16  # width and height of an image whose size is unknown
 
 
-def columns_json(name: str, dataset: Dataset, fixes: Fixes, sample: Sequence[int]) -> bytes:
-    """Return all fixes as JSON; `sample` is the random order in which the page shows a sample."""
+def columns_json(name: str, dataset: Dataset, fixes: Fixes) -> bytes:
+    """Return all fixes as JSON, with the random orders in which the page shows some of them."""
     used, file = np.unique(fixes.image_rows, return_inverse=True)
     reasons = sorted(set(fixes.reasons))
     reason_of = {text: number for number, text in enumerate(reasons)}
@@ -39,7 +40,9 @@ def columns_json(name: str, dataset: Dataset, fixes: Fixes, sample: Sequence[int
         "gain": _round(fixes.iou_gain),
         "reasons": [display_text(reason, MAX_REASON_CHARACTERS) for reason in reasons],
         "reason": [reason_of[reason] for reason in fixes.reasons],
-        "sample": list(sample),
+        "sample": sample_order(fixes).tolist(),
+        "checks": check_order(fixes).tolist(),
+        "check_every": CHECK_EVERY,
     }
     return _json(columns)
 

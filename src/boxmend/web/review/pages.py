@@ -17,7 +17,7 @@ from starlette.routing import Route
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.web.review.columns import columns_json, least_size, places_json
 from boxmend.web.review.cuts import Cutter, NoPictureError
-from boxmend.web.review.session import Posted, ReviewSession, sample_order
+from boxmend.web.review.session import Posted, ReviewSession
 from boxmend.web.thumbnails import Window
 
 OWN_FILES = (
@@ -43,6 +43,7 @@ def make_app(session: ReviewSession) -> Starlette:
             Route("/", pages.index),
             Route("/fixes", pages.fixes),
             Route("/doubtful", pages.doubtful),
+            Route("/probabilities", pages.probabilities),
             Route("/verdicts", pages.verdicts, methods=["POST"]),
             Route("/{name}", pages.by_name),
         ],
@@ -56,9 +57,8 @@ class Pages:
     def __init__(self, session: ReviewSession) -> None:
         self._session = session
         self._cutter = Cutter(session.dataset.images)
-        sample = sample_order(session.fixes).tolist()
         name = session.run_path.resolve().name
-        self._fixes = columns_json(name, session.dataset, session.fixes, sample)
+        self._fixes = columns_json(name, session.dataset, session.fixes)
         self._static = {name: _static("boxmend.web.review", name) for name in OWN_FILES}
         self._static |= {name: _static("boxmend.web.report", name) for name in REPORT_FILES}
         self._index = _static("boxmend.web.review", "index.html")
@@ -74,6 +74,10 @@ class Pages:
     def doubtful(self, request: Request) -> Response:
         """Answer with the fixes that are most useful to decide on now."""
         return JSONResponse(self._session.doubtful())
+
+    def probabilities(self, request: Request) -> Response:
+        """Answer with the probabilities that the fixes are right, as the verdicts adjust them."""
+        return JSONResponse(self._session.probabilities())
 
     async def verdicts(self, request: Request) -> Response:
         """Write verdicts to the file, then answer with the state after them."""

@@ -7,7 +7,6 @@ verdicts that other processes write to this file.
 import threading
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,11 +29,12 @@ from boxmend.auditing.fixes.verdicts import (
     read_verdicts,
 )
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.types import Floats, Rows
+from boxmend.data.types import Floats
 from boxmend.errors import UsageError
 
 NUM_DOUBTFUL = 200  # fixes per request; the page requests new ones as verdicts come in
 FULL_GAIN_IOU = 0.5  # a box that gains so much counts as much as a right label
+MIN_GAIN = 0.2  # of a verdict that is worth the effort: it corrects one fix in five
 SAME_BOX_PIXELS = 0.001
 MAX_OUTSIDE_PIXELS = 1.0  # a box may exceed its image by rounding
 
@@ -124,6 +124,10 @@ class ReviewSession:
             "taken": len(chosen.rows),
             "expected": chosen.expected_precision,
             "left": chosen.num_left,
+            "likely": chosen.num_likely,
+            "remaining": self._expect_errors(chosen),
+            "min_gain": MIN_GAIN,
+            "worthwhile": int((self._expect_gains(chosen) >= MIN_GAIN).sum()),
             "measured": {name: list(interval) for name, interval in measured.items()},
         }
 
@@ -135,14 +139,34 @@ class ReviewSession:
         the threshold. Box fixes count by their gain.
         """
         with self._lock:
+            gains = self._expect_gains(self._choose())
+        order = np.argsort(-gains, kind="stable")
+        rows: list[int] = order[gains[order] >= 0][:NUM_DOUBTFUL].tolist()
+        return rows
+
+    def probabilities(self) -> list[float]:
+        """Return the probability that each fix is right, adjusted to the verdicts."""
+        with self._lock:
             chosen = self._choose()
-            is_open = np.array([fix not in self._latest for fix in self.fixes.ids], np.bool_)
+        rounded: list[float] = np.round(chosen.p_fix, 4).tolist()
+        return rounded
+
+    def _expect_gains(self, chosen: ChosenFixes) -> Floats:
+        """Return the expected benefit of a verdict on each fix; -1 for decided ones. [f]"""
+        is_open = np.array([fix not in self._latest for fix in self.fixes.ids], np.bool_)
         is_taken = np.zeros(len(self.fixes), np.bool_)
         is_taken[chosen.rows] = True
-        worth = np.where(is_taken, 1 - chosen.p_fix, chosen.p_fix) * effects(self.fixes)
-        order = np.argsort(-worth, kind="stable")
-        rows: list[int] = order[is_open[order]][:NUM_DOUBTFUL].tolist()
-        return rows
+        p_corrects = np.where(is_taken, 1 - chosen.p_fix, chosen.p_fix)
+        gains: Floats = np.where(is_open, p_corrects * effects(self.fixes), -1.0)
+        return gains
+
+    def _expect_errors(self, chosen: ChosenFixes) -> dict[str, float]:
+        """Return how many errors of the table `apply` is expected to leave, and to make."""
+        taken = chosen.p_fix[chosen.rows]
+        return {
+            "left": float(chosen.p_wrong[chosen.is_left].sum()),
+            "made": float((1 - taken).sum()),
+        }
 
     def _choose(self) -> ChosenFixes:
         if self._chosen is None:
@@ -239,21 +263,3 @@ def effects(fixes: Fixes) -> Floats:
     gains = np.clip(np.nan_to_num(fixes.iou_gain) / FULL_GAIN_IOU, 0, 1)
     worth: Floats = np.where(fixes.kinds == Kind.BAD_BOX, gains, 1.0)
     return worth
-
-
-def sample_order(fixes: Fixes) -> Rows:
-    """Return the fixes that `apply` would make without any verdict, in a fixed random order.
-
-    The order depends only on the names of the fixes, so that a sample continues after a pause. If
-    `apply` would make none, return all fixes.
-    """
-    taken = choose_fixes(fixes, {}, DEFAULT_PRECISION).rows
-    rows = taken if len(taken) else np.arange(len(fixes))
-    keys = [_hash(fixes.ids[row]) for row in rows.tolist()]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    shuffled: Rows = rows[np.array(order, np.int64)]
-    return shuffled
-
-
-def _hash(fix: str) -> bytes:
-    return blake2b(fix.encode("utf-8", "backslashreplace"), digest_size=16).digest()

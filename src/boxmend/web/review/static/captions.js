@@ -5,7 +5,7 @@
 const captionsOf = (data, words) => {
   const MODE_WORDS = {
     doubtful: "Fixes whose probability is closest to the threshold: a verdict on them helps most. The choice is updated as you decide.",
-    sample: "A random sample of the fixes that would be applied without a review. Judge by the picture alone; a changed fix counts as wrong.",
+    sample: "A random sample of the fixes that would be applied without a review, and of no others. Judge by the picture alone; a changed fix counts as wrong.",
   };
   const $ = (id) => document.getElementById(id);
 
@@ -60,12 +60,18 @@ const captionsOf = (data, words) => {
     facts(row, isBlind);
   }
 
-  /** Show that there is nothing to decide, and offer the skipped fixes; return the text. */
-  function empty(number, showSkipped) {
-    const text = !data.kind.length ? "The audit proposed no fixes: there is nothing to review."
-      : number ? "All fixes here are decided or skipped." : "No fix matches the filters; change one.";
+  function emptyText(number, mode) {
+    if (!data.kind.length) return "The audit proposed no fixes: there is nothing to review.";
+    if (number) return "All fixes here are decided or skipped.";
+    if (mode === "sample") return "Nothing to measure: without a review, apply would take no fix at this precision. Decide in another mode.";
+    return "No fix matches the filters; change one.";
+  }
+
+  /** Show that there is nothing to decide, and offer the skipped fixes of a queue; return the text. */
+  function empty(number, mode, showSkipped) {
+    const text = emptyText(number, mode);
     const lines = [words.make("p", "lead", text)];
-    if (number && showSkipped) {
+    if (number && mode === "queue") {
       const again = words.make("button", "", "Show skipped fixes");
       again.type = "button";
       again.addEventListener("click", showSkipped);

@@ -56,6 +56,17 @@ const controlsOf = (data, words, setView) => {
     return `${(right / number).toFixed(2)}, ${low.toFixed(2)} to ${high.toFixed(2)}, on ${words.many(number)}`;
   }
 
+  /** Show the errors that are expected to remain, and whether more verdicts are worth the effort. */
+  function showRemaining({ remaining, worthwhile, min_gain: least }) {
+    const [left, made] = [Math.round(remaining.left), Math.round(remaining.made)];
+    const number = left + made;
+    $("remaining").textContent = `about ${words.many(number)} ${number === 1 ? "error" : "errors"}`;
+    $("remaining-note").textContent = `if you apply now: ${words.many(left)} listed errors are left, ${words.many(made)} changes are wrong`;
+    $("stop").textContent = worthwhile
+      ? `${words.many(worthwhile)} more ${worthwhile === 1 ? "verdict is" : "verdicts are"} worth it: each corrects the result with a probability of ${least} or more`
+      : `Reasonable to stop: no verdict corrects the result with a probability of ${least} or more`;
+  }
+
   function showFigures(figures) {
     const { decided, number, accepted, changed, rejected, measured } = figures;
     $("decided").textContent = `${words.many(decided)} of ${words.many(number)} decided`;
@@ -64,12 +75,13 @@ const controlsOf = (data, words, setView) => {
     $("answers").textContent = `${words.many(accepted)} accepted, ${words.many(changed)} changed, ${words.many(rejected)} rejected`;
     $("at").textContent = figures.precision;
     $("taken").textContent = `${words.many(figures.taken)} ${figures.taken === 1 ? "fix" : "fixes"}`;
-    $("taken-note").textContent = figures.expected === null ? `${words.many(figures.left)} left for review`
-      : `expected precision ${figures.expected.toFixed(3)}; ${words.many(figures.left)} left for review`;
+    const left = `${words.many(figures.likely)} of the others are more likely wrong than not, ${words.many(figures.left - figures.likely)} less likely`;
+    $("taken-note").textContent = figures.expected === null ? left : `expected precision ${figures.expected.toFixed(3)}; ${left}`;
+    showRemaining(figures);
     const all = measured.all;
-    $("measured").textContent = all[1] ? interval(all) : "not yet";
+    $("measured").textContent = all[1] ? interval(all) : data.sample.length ? "not yet" : "nothing to measure";
     const kinds = Object.entries(measured).filter(([name]) => name !== "all");
-    $("measured-note").textContent = !all[1] ? "Measure shows a random sample to judge"
+    $("measured-note").textContent = !all[1] ? (data.sample.length ? "Measure shows a random sample to judge" : "apply would take no fix without a review")
       : kinds.length > 1 ? kinds.map(([name, [right, of]]) => `${name} ${right} of ${of}`).join(", ") : "95 % interval, from a random sample";
   }
 

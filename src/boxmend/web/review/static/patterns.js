@@ -7,20 +7,20 @@ const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open
   const SVG = "http://www.w3.org/2000/svg";
   const CHUNK = 40;  // pictures added at once
   const CONTEXT = 1.7, ASPECT = 4 / 3, SIDE = 320;
-  const all = rows.patterns(data);
+  let all = [];  // [key, rows, mean probability], the surest first
+  let precision = 1;  // fixes below it are not ticked at first
   const $ = (id) => document.getElementById(id);
   let key = "";  // of the open pattern
   let list = [];  // its open fixes, the least probable first
-  let left = new Set();  // those that stay open
+  let left = new Set();  // those that stay open: their boxes are not ticked
   let numCards = 0;
 
   const meaning = (pattern) => pattern.split("_").map(Number);
   const openRows = (group) => group.filter((row) => rows.isOpen(verdicts.get(row)));
-  const mean = (group) => group.reduce((sum, row) => sum + data.p_fix[row], 0) / Math.max(group.length, 1);
 
   /* The list */
 
-  function line([pattern, group]) {
+  function line([pattern, group, mean]) {
     const rest = openRows(group);
     const item = words.make("tr");
     const button = words.make("button", "pattern");
@@ -32,7 +32,7 @@ const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open
     cells[1].append(words.make("span", words.kindBadge(group[0]).className, words.kindBadge(group[0]).text));
     cells[2].textContent = words.many(group.length);
     cells[3].textContent = rest.length ? words.many(rest.length) : "done";
-    cells[4].textContent = words.share(mean(group));
+    cells[4].textContent = mean < 0 ? "" : words.share(mean);
     item.append(...cells);
     return item;
   }
@@ -49,9 +49,9 @@ const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open
     top.append(head);
     body.append(...all.slice(0, 500).map(line));
     table.append(top, body);
-    const more = all.length > 500 ? [words.make("p", "note", `The 500 largest of ${words.many(all.length)} are listed.`)] : [];
+    const more = all.length > 500 ? [words.make("p", "note", `The 500 surest of ${words.many(all.length)} are listed.`)] : [];
     root.replaceChildren(words.make("h2", "part", "Patterns"),
-      words.make("p", "mode-words", "Groups of fixes with the same change. Open one to see its pictures and to decide on all at once."), table, ...more);
+      words.make("p", "mode-words", "Groups of fixes with the same change, the surest first. Open one to see its pictures and to decide on many at once. Such verdicts do not adjust the probabilities of other fixes."), table, ...more);
   }
 
   /* One pattern */
@@ -127,7 +127,7 @@ const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open
       showNumbers();
     });
     item.classList.toggle("left", !box.checked);
-    choice.append(box, words.make("span", "hidden", "Include "), words.make("span", "piece", words.share(data.p_fix[row])), " ", words.bdi(file));
+    choice.append(box, words.make("span", "hidden", "Include "), words.make("span", "piece", words.share(data.p_now[row])), " ", words.bdi(file));
     choice.title = file;
     item.append(button, choice);
     return [item, frame];
@@ -153,6 +153,7 @@ const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open
     $("accept-all").querySelector("b").textContent = `Accept ${words.many(number)}${rest}`;
     $("reject-all").querySelector("b").textContent = `Reject ${words.many(number)}${rest}`;
     for (const id of ["accept-all", "reject-all"]) $(id).disabled = number === 0;
+    $("tick-all").querySelector("b").textContent = left.size ? "Tick all" : "Tick none";
   }
 
   function actionButton(id, kind, letter) {
@@ -164,10 +165,30 @@ const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open
     return button;
   }
 
+  function tickButton() {
+    const button = words.make("button", "");
+    button.type = "button";
+    button.id = "tick-all";
+    button.append(words.make("kbd", "", "t"), " ", words.make("b"));
+    button.addEventListener("click", tickAll);
+    return button;
+  }
+
+  /** Tick all fixes; if they are ticked, untick them. */
+  function tickAll() {
+    left = left.size ? new Set() : new Set(list);
+    for (const item of root.querySelectorAll(".card")) {
+      const isTicked = left.size === 0;
+      item.querySelector("input").checked = isTicked;
+      item.classList.toggle("left", !isTicked);
+    }
+    showNumbers();
+  }
+
   function showPattern() {
     const group = all.find(([pattern]) => pattern === key)[1];
-    list = openRows(group).sort((a, b) => data.p_fix[a] - data.p_fix[b] || a - b);
-    left = new Set();
+    list = openRows(group).sort((a, b) => data.p_now[a] - data.p_now[b] || a - b);
+    left = new Set(list.filter((row) => data.p_now[row] < precision));
     numCards = 0;
     const back = words.make("button", "back", "← All patterns");
     back.type = "button";
@@ -177,10 +198,10 @@ const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open
     title.tabIndex = -1;
     const badge = words.make("span", words.kindBadge(group[0]).className, words.kindBadge(group[0]).text);
     const decided = group.length - list.length;
-    const summary = list.length ? `${words.many(list.length)} open${decided ? `, ${words.many(decided)} decided` : ""}; the least probable come first. Untick the fixes that should stay open.`
+    const summary = list.length ? `${words.many(list.length)} open${decided ? `, ${words.many(decided)} decided` : ""}; the least probable come first. Ticked at first: those with a probability of at least ${precision}. Fixes that are not ticked stay open.`
       : "All of them are decided.";
     const actions = words.make("div", "actions both");
-    actions.append(actionButton("accept-all", "accept", "a"), actionButton("reject-all", "reject", "r"));
+    actions.append(actionButton("accept-all", "accept", "A"), actionButton("reject-all", "reject", "R"), tickButton());
     const cards = words.make("ol", "cards");
     cards.id = "cards";
     cards.setAttribute("role", "list");
@@ -226,7 +247,10 @@ const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open
   return {
     step,
     toggle() { document.activeElement.closest?.(".card")?.querySelector("input").click(); },
+    tickAll,
+    setPrecision(value) { precision = value; },
     show(pattern) {
+      all = rows.patterns(data, verdicts);
       key = all.some(([known]) => known === pattern) ? pattern : "";
       if (key) showPattern();
       else showList();

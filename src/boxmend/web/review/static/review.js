@@ -13,6 +13,7 @@
   const places = new Map();  // by image
   let view = { ...rows.PLAIN };
   let list = [];  // rows in order
+  let checks = new Set();  // rows of the queue that are drawn at random
   let place = -1;  // in the list
   let edited = null;  // the box of the shown fix, if edited
   let others = null;  // whether other boxes are shown; null: only for missing and duplicate fixes
@@ -22,6 +23,7 @@
   let turn = 0;  // number of the shown fix: answers to older requests are dropped
   let ownVerdicts = memory.read();  // of this window, for undo
 
+  const isGrid = () => view.mode === "patterns" && view.at === "";  // not one fix of a pattern
   const wire = wireOf(showNews, showError);
   let data;
   try {
@@ -30,6 +32,7 @@
     showError(`The fixes could not be loaded: ${error.message}`);
     return;
   }
+  data.p_now = data.p_fix;  // adjusted to the verdicts when patterns are shown
   const words = wordsOf(data);
   const keys = rows.sortKeys(data);
   const captions = captionsOf(data, words);
@@ -56,6 +59,7 @@
     news.verdicts.forEach(put);
     wire.pending().forEach(put);
     controls.showFigures(news.figures);
+    patterns.setPrecision(news.figures.precision);
     if (place >= 0) showVerdict();
   }
 
@@ -111,6 +115,7 @@
   function showWords(row) {
     const isBlind = view.mode === "sample";  // people judge a sample by its picture only
     captions.fix(row, isBlind);
+    $("check").hidden = !checks.has(row);
     $("place").textContent = isBlind ? sampleProgress() : `${words.many(place + 1)} of ${words.many(list.length)}`;
     $("previous").disabled = place === 0;
     $("next").disabled = place === list.length - 1;
@@ -158,7 +163,7 @@
     $("one").hidden = true;
     $("empty").hidden = false;
     stage.show(null);
-    announce(captions.empty(list.length, view.mode === "queue" ? () => setView({ state: "skipped" }) : null));
+    announce(captions.empty(list.length, view.mode, () => setView({ state: "skipped" })));
   }
 
   /** Show the next open fix from a place on, or else from the beginning. */
@@ -176,7 +181,7 @@
   }
 
   function step(by) {
-    if (view.mode === "patterns" && view.at === "") {
+    if (isGrid()) {
       patterns.step(by);
       return;
     }
@@ -205,12 +210,13 @@
     else advance(place + 1);
   }
 
+  function answerAll(kind) {
+    if (isGrid() && patterns.isOpen()) patterns.ask(kind);
+  }
+
   function answer(kind) {
-    if (view.mode === "patterns" && view.at === "") {
-      if (patterns.isOpen() && kind !== "skip") patterns.ask(kind);
-      return;
-    }
-    if (place < 0) return;
+    if (isGrid() && patterns.isOpen()) announce("Shift+A accepts and Shift+R rejects the ticked fixes");
+    if (isGrid() || place < 0) return;
     const verdict = { answer: kind };
     if (kind === "accept" && edited) verdict.box = edited;
     decide([list[place]], verdict, modeOfVerdict());
@@ -245,7 +251,7 @@
     $("last").textContent = mine.length < last.rows.length ? "Another window has changed the verdict"
       : mine.length === 1 ? "Undone" : `Undone: ${words.many(mine.length)} fixes`;
     announce($("last").textContent);
-    if (view.mode === "patterns" && view.at === "") patterns.refresh();
+    if (isGrid()) patterns.refresh();
     else if (mine.length === 1) showAgain(mine[0]);
   }
 
@@ -269,11 +275,21 @@
     }
   }
 
+  async function updateProbabilities() {
+    try {
+      data.p_now = await wire.get("probabilities");
+    } catch (error) {
+      showError(`The probabilities could not be loaded: ${error.message}`);
+    }
+  }
+
   async function refresh() {
-    const isGrid = view.mode === "patterns" && view.at === "";
-    $("patterns").hidden = !isGrid;
+    $("patterns").hidden = !isGrid();
     captions.mode(view.mode);
-    if (isGrid) {
+    checks = new Set();
+    if (isGrid()) {
+      await updateProbabilities();
+      if (!isGrid()) return;
       place = -1;
       turn += 1;
       $("one").hidden = true;
@@ -283,10 +299,13 @@
       return;
     }
     const { mode } = view;
-    if (mode === "queue") list = rows.choose(data, keys, verdicts, view);
+    if (mode === "queue") {
+      list = rows.choose(data, keys, verdicts, view);
+      checks = rows.checksOf(list, data, view);
+    }
     else if (mode === "sample") list = [...data.sample];
     else if (mode === "doubtful") list = await wire.get("doubtful").catch(() => []);
-    else list = (rows.patterns(data).find(([pattern]) => pattern === view.pattern) ?? ["", []])[1].toSorted((a, b) => data.p_fix[a] - data.p_fix[b] || a - b);
+    else list = (rows.patterns(data, verdicts).find(([pattern]) => pattern === view.pattern) ?? ["", []])[1].toSorted((a, b) => data.p_now[a] - data.p_now[b] || a - b);
     if (mode !== view.mode) return;
     numSince = 0;
     controls.show(view, list.length);
@@ -357,7 +376,8 @@
     "+": () => look(0.7), "=": () => look(0.7), "-": () => look(1.4), 0: () => look(0),
     q: toMode("queue"), d: toMode("doubtful"), m: toMode("sample"), p: toMode("patterns"),
     f: () => { if (view.mode === "queue") { $("filter-box").open = true; $("query").focus(); } },
-    x: () => patterns.toggle(),
+    x: () => patterns.toggle(), A: () => answerAll("accept"), R: () => answerAll("reject"),
+    t: () => { if (isGrid() && patterns.isOpen()) patterns.tickAll(); },
     "?": () => $("keys").showModal(),
     Escape: () => {
       if (isEditing || edited) endEditing();
@@ -371,7 +391,7 @@
       if (event.key === "Escape") $("title").focus();
       return;
     }
-    if (event.repeat && "arsuc".includes(event.key)) return;  // a key that is held down decides only once
+    if (event.repeat && "arsucARt".includes(event.key)) return;  // a key that is held down decides only once
     if (!Object.hasOwn(ACTIONS, event.key)) return;
     event.preventDefault();
     ACTIONS[event.key]();

@@ -65,18 +65,51 @@ const rows = (() => {
       if (passes.every((pass) => pass(row))) found.push(row);
     }
     const sign = view.direction === "ascending" ? 1 : -1;
-    return found.sort((a, b) => sign * (key[a] - key[b]) || a - b);
+    found.sort((a, b) => sign * (key[a] - key[b]) || a - b);
+    return hasChecks(view) ? mixInChecks(found, data.checks, data.check_every) : found;
   }
 
-  /** Return groups of fixes with the same kind and classes, by key; the largest first. */
-  function patterns(data) {
+  /** Return whether a queue has random checks: the first open fixes alone say little about the rest. */
+  const hasChecks = (view) => view.mode === "queue" && view.state === "open" && view.sort !== "file";
+
+  /** Return a queue in which every n-th fix comes from `checks`, a random order. */
+  function mixInChecks(queue, checks, every) {
+    const queued = new Set(queue);
+    const [ordered, drawn] = [[queue, 0], [checks.filter((row) => queued.has(row)), 0]];
+    const used = new Set();
+    const next = (source) => {
+      while (source[1] < source[0].length && used.has(source[0][source[1]])) source[1] += 1;
+      return source[0][source[1]];
+    };
+    return queue.map((_, k) => {
+      const isCheck = (k + 1) % every === 0;
+      const row = next(isCheck ? drawn : ordered) ?? next(isCheck ? ordered : drawn);
+      used.add(row);
+      return row;
+    });
+  }
+
+  /** Return the rows of a queue that are random checks. */
+  function checksOf(queue, data, view) {
+    const likely = new Set(hasChecks(view) ? data.checks : []);
+    return new Set(queue.filter((row, k) => (k + 1) % data.check_every === 0 && likely.has(row)));
+  }
+
+  /** Return groups of fixes with the same kind and classes, by key, with the mean probability of the
+   *  open ones in hundredths; the surest first, large ones first, those without open fixes last. */
+  function patterns(data, verdicts) {
     const groups = new Map();
     for (let row = 0; row < data.kind.length; row += 1) {
       const key = `${data.kind[row]}_${data.old[row]}_${data.new[row]}`;
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(row);
     }
-    return [...groups].sort((a, b) => b[1].length - a[1].length);
+    const mean = (group) => {
+      const open = group.filter((row) => isOpen(verdicts.get(row)));
+      return open.length ? open.reduce((sum, row) => sum + data.p_now[row], 0) / open.length : -0.01;
+    };
+    return [...groups].map(([key, group]) => [key, group, Math.round(100 * mean(group)) / 100])
+      .sort((a, b) => b[2] - a[2] || b[1].length - a[1].length);
   }
 
   /** Read a view from a fragment; missing and invalid values are the defaults. */
@@ -93,5 +126,5 @@ const rows = (() => {
     return new URLSearchParams(Object.entries(view).filter(([name, value]) => value !== PLAIN[name])).toString();
   }
 
-  return { KINDS, STATES, MODES, PLAIN, FILTERS, stateOf, isOpen, sortKeys, choose, patterns, parse, format };
+  return { KINDS, STATES, MODES, PLAIN, FILTERS, stateOf, isOpen, sortKeys, choose, checksOf, patterns, parse, format };
 })();

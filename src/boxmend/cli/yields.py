@@ -1,0 +1,38 @@
+"""The table of yields: how many fixes several precisions take."""
+
+from collections.abc import Mapping
+
+from boxmend.auditing.fixes.table import Kind
+from boxmend.cli.output import print_table, say
+
+MIN_FIXES = 20  # taken without people; fewer are few, whatever is left
+
+Yields = Mapping[float, Mapping[str, int]]  # by precision and kind in words
+
+
+def print_yields(yields: Yields) -> None:
+    """Print how many fixes of each kind several precisions take, or that none takes any."""
+    if not any(any(counts.values()) for counts in yields.values()):
+        say(f"no precision down to {min(yields)} takes a fix; decide on them by `boxmend review`")
+        return
+    print()
+    print_table(
+        ("precision", *(kind.words for kind in Kind), "in all"),
+        [(f"{one}", *counts.values(), sum(counts.values())) for one, counts in yields.items()],
+    )
+
+
+def are_few(num_taken: int, num_likely: int) -> bool:
+    """Return whether so few fixes are taken that other precisions are of interest.
+
+    They are few if more annotations that are likely wrong are left for review.
+    """
+    return num_taken < max(MIN_FIXES, num_likely)
+
+
+def count_in_words(num_left: int, num_likely: int) -> str:
+    """Return how many fixes are left for review: likely errors, and separately the rest."""
+    return (
+        f"{num_likely:,} of the others are more likely wrong than not, and "
+        f"{num_left - num_likely:,} are less likely"
+    )
