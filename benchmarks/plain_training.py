@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils.data import RandomSampler
 
 import boxmend
-from boxmend.bench.speed.choices import MOST_WORKERS
+from boxmend.bench.speed.choices import MAX_WORKERS
 from boxmend.bench.speed.plain import (
     AnnotatedImages,
     PlainTrainer,
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--rois", type=int, default=128)
     parser.add_argument("--proposals", type=int, default=300)
-    parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, MOST_WORKERS))
+    parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, MAX_WORKERS))
     options: Any = parser.parse_args()
     data, truth = boxmend.load(*options.data), boxmend.load(*options.val)
     print(json.dumps(train_and_score(data, truth, settings_of(options), options.workers)))

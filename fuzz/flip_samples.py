@@ -213,8 +213,8 @@ def results_file(folder: Path) -> Sample:
     """Write three lines of results."""
     path = folder / results.RESULTS_FILE
     for seed in range(3):
-        results.append(path, _make_result(seed))
-    return Sample(path, lambda: results.read(path))
+        results.append_result(path, _make_result(seed))
+    return Sample(path, lambda: results.read_results(path))
 
 
 def result_file(folder: Path) -> Sample:

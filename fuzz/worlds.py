@@ -278,7 +278,7 @@ def _make_other_files() -> None:
     for method in ("baseline", "mend"):
         for seed in range(2):
             for noise in (results.Noise(), results.Noise("symmetric:0.4", "uniform:0.4", seed)):
-                results.append(Path("in/results.jsonl"), _make_result(method, seed, noise))
+                results.append_result(Path("in/results.jsonl"), _make_result(method, seed, noise))
 
 
 def _make_result(method: str, seed: int, noise: results.Noise) -> results.Result:

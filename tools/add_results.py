@@ -12,22 +12,22 @@ from pathlib import Path
 
 import msgspec
 
-from boxmend.bench.grids.results import Result, append, read
+from boxmend.bench.grids.results import Result, append_result, read_results
 
 
 def added(sources: Sequence[Path], target: Path) -> tuple[int, int]:
     """Add lines to a file; returns how many were added and how many left out."""
-    before = {_key(one) for one in read(target).results} if target.exists() else set()
+    before = {_key(one) for one in read_results(target).results} if target.exists() else set()
     new, left_out = list[Result](), 0
     for source in sources:
-        for one in read(source).results:
+        for one in read_results(source).results:
             if one.error is not None or _key(one) in before:
                 left_out += 1
                 continue
             before.add(_key(one))
             new.append(shortened(one))
     for one in new:
-        append(target, one)
+        append_result(target, one)
     return len(new), left_out
 
 

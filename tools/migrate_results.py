@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from boxmend.bench.grids.results import REMEDY, read
+from boxmend.bench.grids.results import REMEDY, read_results
 from boxmend.bench.grids.upgrade import upgrade_line
 from boxmend.data.files.atomic import open_atomic
 from boxmend.data.files.digests import add_json_digest, verify_json_lines
@@ -20,7 +20,7 @@ from boxmend.data.files.digests import add_json_digest, verify_json_lines
 
 def migrate(path: Path) -> int:
     """Rewrite a file of results; returns the number of its lines."""
-    before = read(path)  # refuses a file with a damaged line
+    before = read_results(path)  # refuses a file with a damaged line
     lines = [
         add_json_digest(msgspec.json.encode(upgrade_line(msgspec.json.decode(line))))
         for line in verify_json_lines(path, path.read_bytes(), REMEDY)
@@ -28,7 +28,7 @@ def migrate(path: Path) -> int:
     ]
     with open_atomic(path) as file:
         file.write(b"".join(lines))
-    if read(path).results != before.results:
+    if read_results(path).results != before.results:
         raise SystemExit(f"{path}: the rewritten lines say something else; take the old file back")
     return len(lines)
 

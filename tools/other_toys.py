@@ -229,7 +229,7 @@ def _paint_object(
 ) -> None:
     """Lay an object onto the canvas [3, SIZE, SIZE] in place: shadow, texture, a lit edge."""
     window = placed.window(SIZE, reach=4)
-    x, y = placed.local(SIZE, window)
+    x, y = placed.pixel_centers(SIZE, window)
     unit = placed.pixels_per_unit(SIZE)
     distance = placed.distance(x, y, placed.build) * unit  # in pixels, [h, w]
     down, across = np.gradient(distance)

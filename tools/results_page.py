@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from boxmend.bench.grids.cells import Cell, table_cells
-from boxmend.bench.grids.chart import svg
+from boxmend.bench.grids.cells import Cell, list_table_cells
+from boxmend.bench.grids.chart import draw_svg
 from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.priorities import PRIORITIES, REFERENCE_METHODS, priority
-from boxmend.bench.grids.results import Result, effective_results, read
+from boxmend.bench.grids.results import Result, effective_results, read_results
 from boxmend.bench.grids.tables import Table, TableEntry, make_table, select_results
 from boxmend.bench.grids.targets import evaluate_targets
 from boxmend.bench.grids.wording import DASH, format_percent
@@ -64,7 +64,8 @@ def charts(project: Path) -> dict[str, bytes]:
     """Return the charts of the page by their paths under docs/."""
     lines = _effective_lines(_final_lines(_read_lines(project / "results")))
     return {
-        _chart_path(name): svg(make_table(layout, lines.results)) for name, layout in CHARTS.items()
+        _chart_path(name): draw_svg(make_table(layout, lines.results))
+        for name, layout in CHARTS.items()
     }
 
 
@@ -98,7 +99,7 @@ def _read_lines(folder: Path) -> list[tuple[str, Result]]:
     """Read the results of a folder, each with its place FILE:LINE."""
     lines = []
     for path in sorted(folder.glob("*.jsonl")):
-        content = read(path)
+        content = read_results(path)
         if content.warnings:
             raise SystemExit("\n".join(content.warnings))
         pairs = zip(content.numbers, content.results, strict=True)
@@ -172,8 +173,8 @@ def _all_cells() -> list[Cell]:
     cells: dict[Cell, None] = {}  # in order, without duplicates
     for name in LAYOUTS:
         if name != "coco":
-            cells |= dict.fromkeys(table_cells(LAYOUTS[name], (0,)))
-    further = [cell for cell in table_cells(LAYOUTS["core"], SEEDS) if cell.seed]
+            cells |= dict.fromkeys(list_table_cells(LAYOUTS[name], (0,)))
+    further = [cell for cell in list_table_cells(LAYOUTS["core"], SEEDS) if cell.seed]
     cells |= dict.fromkeys(cell for cell in further if cell.method in REFERENCE_METHODS)
     return list(cells)
 
@@ -216,7 +217,7 @@ def _incomplete_tables(lines: Lines) -> list[list[str]]:
     """List the tables whose cells of the last priority were not all run, with their numbers."""
     rows = []
     for name in FURTHER_TABLES:
-        seed_0 = table_cells(LAYOUTS[name], (0,))
+        seed_0 = list_table_cells(LAYOUTS[name], (0,))
         cells = [cell for cell in seed_0 if priority(cell) == PRIORITIES[-1]]
         done = [cell for cell in cells if cell.name in lines.places]
         if len(done) < len(cells):

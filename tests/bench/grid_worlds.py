@@ -81,7 +81,7 @@ class Ending:
 
 
 class Pretending:
-    """An executor whose cells are done at once, but for those that are told otherwise."""
+    """An executor whose cells finish at once, except those with another ending."""
 
     outlives = False
 
@@ -107,5 +107,5 @@ class Pretending:
 
 
 def default_settings() -> TrainSettings:
-    """What a user who says nothing trains with."""
+    """The settings of a training by default."""
     return TrainSettings()

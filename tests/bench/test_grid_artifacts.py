@@ -13,10 +13,10 @@ from PIL import Image
 
 from boxmend.bench.grids import artifacts
 from boxmend.bench.grids.artifacts import (
-    MOST_BYTES,
-    SHOWN,
-    before_and_after,
+    MAX_FOLDER_BYTES,
+    NUM_SHOWN_IMAGES,
     choose_images,
+    draw_before_and_after,
     write_artifacts,
 )
 from boxmend.bench.grids.cell_process import CellStatus, run_cell
@@ -50,7 +50,7 @@ def test_a_scored_cell_leaves_figures_and_is_small(lived: Plan) -> None:
     kept = lived.folder(lived.cells[0]) / "artifacts"
     files = {path.name: path.stat().st_size for path in kept.iterdir()}
     assert {"losses.svg", "losses.csv"} <= set(files)
-    assert sum(files.values()) <= MOST_BYTES
+    assert sum(files.values()) <= MAX_FOLDER_BYTES
     text = (kept / "losses.csv").read_text()
     assert "right" in text
     assert "wrong" in text
@@ -67,15 +67,15 @@ def moved(record: RunRecord, rows: list[int]) -> Changes:
 def test_the_picture_has_two_rows_of_the_same_images(record: RunRecord) -> None:
     assert record.truth is not None
     rows = choose_images(record.opened, record.truth)
-    assert 0 < len(rows) <= SHOWN
+    assert 0 < len(rows) <= NUM_SHOWN_IMAGES
     first = int(np.flatnonzero(record.opened.dataset.image_rows == rows[0])[0])
-    content = before_and_after(record.opened, moved(record, [first]), record.truth)
+    content = draw_before_and_after(record.opened, moved(record, [first]), record.truth)
     assert content is not None
     with Image.open(io.BytesIO(content)) as picture:
         assert picture.format == "JPEG"
         width, height = picture.size
         pixels = np.asarray(picture.convert("RGB"), np.int16)
-    side = artifacts.SIDE + 6
+    side = artifacts.LONG_SIDE_PIXELS + 6
     assert (width, height) == (len(rows) * side + 6, 2 * side + 6)
     apart = np.abs(pixels[6:side] - pixels[side + 6 : 2 * side]).mean(axis=(0, 2))
     by_image = [float(apart[6 + at * side : (at + 1) * side].mean()) for at in range(len(rows))]
@@ -108,7 +108,7 @@ def test_the_first_images_with_a_wrong_label_and_few_annotations_are_taken() -> 
 
 def test_where_nothing_was_changed_there_is_no_picture(record: RunRecord) -> None:
     assert record.truth is not None
-    assert before_and_after(record.opened, moved(record, []), record.truth) is None
+    assert draw_before_and_after(record.opened, moved(record, []), record.truth) is None
 
 
 def test_a_picture_that_is_too_large_is_made_coarser_or_left_out(
@@ -116,14 +116,14 @@ def test_a_picture_that_is_too_large_is_made_coarser_or_left_out(
 ) -> None:
     assert record.truth is not None
     opened, changes = record.opened, moved(record, [0])
-    whole = before_and_after(opened, changes, record.truth)
+    whole = draw_before_and_after(opened, changes, record.truth)
     assert whole is not None
-    monkeypatch.setattr(artifacts, "PICTURE_BYTES", len(whole) - 1)
-    smaller = before_and_after(opened, changes, record.truth)
+    monkeypatch.setattr(artifacts, "MAX_PICTURE_BYTES", len(whole) - 1)
+    smaller = draw_before_and_after(opened, changes, record.truth)
     assert smaller is not None
     assert len(smaller) < len(whole)
-    monkeypatch.setattr(artifacts, "PICTURE_BYTES", 10)
-    assert before_and_after(opened, changes, record.truth) is None
+    monkeypatch.setattr(artifacts, "MAX_PICTURE_BYTES", 10)
+    assert draw_before_and_after(opened, changes, record.truth) is None
 
 
 def test_an_earlier_folder_is_replaced_whole(record: RunRecord, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_goes_wrong_with_a_picture_costs_no_result(
     folder = lived.folder(lived.cells[0])
     shutil.rmtree(folder / "artifacts")
     (folder / "result.json").unlink()
-    monkeypatch.setattr(artifacts, "before_and_after", broken)
+    monkeypatch.setattr(artifacts, "draw_before_and_after", broken)
     assert run_cell(folder) is CellStatus.DONE
     assert "no artifacts (OSError: no such image)" in capsys.readouterr().err
     assert not (folder / "artifacts").exists()
@@ -153,7 +153,7 @@ def test_what_goes_wrong_with_a_picture_costs_no_result(
     assert read_result(folder) is not None
 
 
-def test_cells_of_seed_0_keep_by_default(toys: Path, tmp_path: Path) -> None:
+def test_cells_of_seed_0_keep_artifacts_by_default(toys: Path, tmp_path: Path) -> None:
     def kept(**told: Any) -> list[bool]:
         only = ("label40-box40-mend-?",)
         plan = ready(toys, tmp_path / str(told), only=only, seeds=(0, 1), **told)

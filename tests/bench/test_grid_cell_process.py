@@ -18,7 +18,7 @@ from boxmend.bench.grids.executors import Local
 from boxmend.bench.grids.jobs import LOCK_FILE, State, read_result, read_tries, state_of
 from boxmend.bench.grids.outcomes import source_hash
 from boxmend.bench.grids.planning import Plan
-from boxmend.bench.grids.results import RESULTS_FILE, read
+from boxmend.bench.grids.results import RESULTS_FILE, read_results
 from boxmend.bench.grids.running import run_grid
 from boxmend.data.files.locks import hold_lock
 from boxmend.data.fingerprint import fingerprint
@@ -40,7 +40,7 @@ def test_a_cell_that_is_done_has_scores_hashes_and_a_line(lived: Plan, toys: Pat
     folder = lived.folder(lived.cells[0])
     result = read_result(folder)
     assert result is not None
-    assert read(lived.root / RESULTS_FILE).results == [result]
+    assert read_results(lived.root / RESULTS_FILE).results == [result]
     assert (result.cell, result.scale, result.method) == (folder.name, "voc320", "mend")
     assert (result.noise.labels, result.noise.boxes) == ("symmetric:0.4", "uniform:0.4")
     assert result.error is None
@@ -129,7 +129,7 @@ def test_a_failure_is_recorded_and_another_try_counts_anew(
     assert "--jobs" in result.error
     assert result.scores == {}
     assert run_cell(folder, train) is CellStatus.FAILED
-    assert [one.attempt for one in read(plan.root / RESULTS_FILE).results] == [1, 2]
+    assert [one.attempt for one in read_results(plan.root / RESULTS_FILE).results] == [1, 2]
 
 
 def test_a_method_that_there_is_not_fails_with_those_that_are(
@@ -175,7 +175,7 @@ def wait_for(path: Path, lines: int = 1, seconds: float = 120) -> None:
 
 
 @pytest.mark.slow
-def test_a_cell_killed_in_the_middle_goes_on_to_the_same_end(toys: Path, tmp_path: Path) -> None:
+def test_a_cell_killed_in_the_middle_continues_to_the_same_end(toys: Path, tmp_path: Path) -> None:
     plain, killed = (
         ready(toys, tmp_path / name, changes=_longer()) for name in ("plain", "killed")
     )
@@ -236,7 +236,7 @@ def test_cells_leave_with_the_runner_and_two_runners_finish_them(
     assert [one.returncode for one in both] == [0, 0]
     for answer in answers:
         assert sorted(answer["done"]) == sorted(folder.name for folder in folders)
-    results = read(tmp_path / "voc320" / RESULTS_FILE).results
+    results = read_results(tmp_path / "voc320" / RESULTS_FILE).results
     assert sorted(one.cell for one in results) == sorted(folder.name for folder in folders)
     shutil.rmtree(tmp_path / "voc320")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from boxmend.bench.grids.cells import Cell, choose_cells, table_cells, variant_word
+from boxmend.bench.grids.cells import Cell, choose_cells, list_table_cells, variant_word
 from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.planning import GridRequest, make_plan
 from boxmend.bench.grids.scales import SCALES, cell_settings, find_sources, fit_layout
@@ -68,26 +68,26 @@ def test_noise_is_shared_by_methods_and_variants_and_clean_data_by_seeds() -> No
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_no_two_cells_of_a_table_have_one_name(name: str) -> None:
-    cells = table_cells(get_layout(name), (0, 1))
+    cells = list_table_cells(get_layout(name), (0, 1))
     assert len({cell.name for cell in cells}) == len(cells) > 1
     assert {cell.seed for cell in cells} == {0, 1}
 
 
 def test_table_1_has_the_reference_once_and_all_else_in_every_column() -> None:
-    cells = table_cells(get_layout("table1"), (0,))
+    cells = list_table_cells(get_layout("table1"), (0,))
     assert len(cells) == 1 + 11 * 8  # 8 methods under 11 noises, and clean data
     assert cells[0].name == "label0-box0-baseline-0"
 
 
 def test_a_table_whose_cell_needs_another_has_that_before_it() -> None:
-    names = [cell.name for cell in table_cells(get_layout("two-stage"), (0,))]
+    names = [cell.name for cell in list_table_cells(get_layout("two-stage"), (0,))]
     assert names.index("label40-box40-mend-0") < names.index("label40-box40-two-stage-0")
-    kept = choose_cells(table_cells(get_layout("two-stage"), (0,)), methods=("two-stage",))
+    kept = choose_cells(list_table_cells(get_layout("two-stage"), (0,)), methods=("two-stage",))
     assert [cell.method for cell in kept] == ["mend", "two-stage"]
 
 
 def test_cells_are_chosen_by_patterns_and_methods() -> None:
-    cells = table_cells(get_layout("table1"), (0, 1))
+    cells = list_table_cells(get_layout("table1"), (0, 1))
     kept = choose_cells(cells, only=("label40-box40-*", "label0-*-1"), methods=("mend", "br"))
     assert {cell.name for cell in kept} == {
         *(f"label40-box40-{method}-{seed}" for method in ("mend", "br") for seed in (0, 1)),
@@ -95,8 +95,8 @@ def test_cells_are_chosen_by_patterns_and_methods() -> None:
     }
 
 
-def test_what_is_not_there_is_told_with_what_is() -> None:
-    cells = table_cells(get_layout("table1"), (0,))
+def test_a_message_about_a_missing_name_lists_the_known_ones() -> None:
+    cells = list_table_cells(get_layout("table1"), (0,))
     with pytest.raises(UsageError, match=r"no method 'mand' here; there are .*, mend$"):
         choose_cells(cells, methods=("mend", "mand"))
     with pytest.raises(
@@ -111,7 +111,7 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
         make_plan(GridRequest(names=("table1",), scale="big"))
 
 
-def test_only_published_methods_are_told_the_true_rates() -> None:
+def test_only_published_methods_get_the_true_rates() -> None:
     def told(method: str, variant: tuple[tuple[str, str], ...] = ()) -> tuple[object, object]:
         cell = Cell("symmetric:0.4", "uniform:0.2", method, variant, 3)
         settings = cell_settings(cell, SCALES["voc320"], None, {})
@@ -135,7 +135,7 @@ def test_the_scale_paper_leaves_mend_what_it_is_on_the_same_footing() -> None:
         assert (one.proposals, one.pre_nms, one.rois) == (1000, 2000, 512)
 
 
-def test_twice_the_passes_are_twice_those_that_are_set() -> None:
+def test_twice_the_epochs_are_twice_those_that_are_set() -> None:
     cell = Cell(None, None, "baseline", (("epochs", TWICE_EPOCHS),))
     assert cell_settings(cell, SCALES["voc320"], None, {}).epochs == 24
     assert cell_settings(cell, SCALES["voc320"], None, {"epochs": 5}).epochs == 10
@@ -175,7 +175,7 @@ def test_wrong_settings_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_smoke_runs_clean_data_and_one_noise_of_every_table(name: str) -> None:
-    cells = table_cells(fit_layout(SCALES["smoke"], get_layout(name)), (0,))
+    cells = list_table_cells(fit_layout(SCALES["smoke"], get_layout(name)), (0,))
     noises = {cell.noise_name for cell in cells} - {"label0-box0"}
     assert len(noises) == (0 if name == "no-harm" else 1)
 

@@ -124,7 +124,7 @@ def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_pat
     told["files"] = dict.fromkeys(told["files"], "0" * 64)
     del told["digest"]
     (folder / "noise.json").write_text(json.dumps(told))
-    with pytest.raises(DataError, match="new noise on the data comes out differently"):
+    with pytest.raises(DataError, match="new noise on the same data is different"):
         noisy_data.noisy_data(plan.root, job)
 
 
@@ -152,9 +152,7 @@ def test_the_second_stage_waits_for_the_first(toys: Path, tmp_path: Path) -> Non
         mended_data(plan.root, read_job(plan.folder(plan.cells[1])))
 
 
-def test_data_that_no_cell_could_use_are_told_before_anything_is_trained(
-    toys: Path, tmp_path: Path
-) -> None:
+def test_unusable_data_are_refused_before_anything_is_trained(toys: Path, tmp_path: Path) -> None:
     document = json.loads((toys / "instances_val.json").read_text())
     bare = tmp_path / "bare" / "instances_val.json"
     bare.parent.mkdir()

@@ -1,4 +1,4 @@
-"""What a cell's folder holds: what is asked is compared with what was run, and states are told."""
+"""The folder of a cell: the requested job is compared with the saved one, and gives the state."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ from boxmend.bench.grids.jobs import (
     state_of,
 )
 from boxmend.bench.grids.planning import make_plan, prepare
-from boxmend.bench.grids.results import RESULTS_FILE, read
+from boxmend.bench.grids.results import RESULTS_FILE, read_results
 from boxmend.cli import run
 from boxmend.data.files.locks import HeldError, hold_lock, is_held, wait_for_lock
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_worlds import QUICK, begun, pretended, ready, request
 
 
-def test_a_state_is_told_by_the_folder(toys: Path, tmp_path: Path) -> None:
+def test_the_folder_determines_the_state(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
     assert folder == tmp_path / "voc320" / "cells" / "label40-box40-mend-0"
@@ -37,7 +37,10 @@ def test_a_state_is_told_by_the_folder(toys: Path, tmp_path: Path) -> None:
     assert state_of(folder) is State.FAILED
     pretended(folder)
     assert state_of(folder) is State.DONE
-    assert [one.error for one in read(plan.root / RESULTS_FILE).results] == ["out of luck", None]
+    assert [one.error for one in read_results(plan.root / RESULTS_FILE).results] == [
+        "out of luck",
+        None,
+    ]
 
 
 def test_a_cell_that_was_not_begun_takes_other_settings(toys: Path, tmp_path: Path) -> None:
@@ -57,7 +60,7 @@ def test_a_job_of_format_1_is_read_with_the_present_names(toys: Path, tmp_path: 
     assert read_job(folder) == job
 
 
-def test_a_cell_that_is_done_is_not_taken_for_another(toys: Path, tmp_path: Path) -> None:
+def test_a_finished_cell_is_not_confused_with_another(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
     pretended(folder)
@@ -118,7 +121,7 @@ def test_own_settings_are_those_of_the_method() -> None:
     assert set(own_settings(settings, "lr")) == {"seed", "optimisation", "published"}
 
 
-def test_a_torn_job_is_told_with_its_file(toys: Path, tmp_path: Path) -> None:
+def test_the_message_names_the_file_of_a_truncated_job(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path)
     path = plan.folder(plan.cells[0]) / "cell.json"
     path.write_bytes(path.read_bytes()[:50])

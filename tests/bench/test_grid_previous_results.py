@@ -10,7 +10,7 @@ from boxmend.bench.grids.jobs import Tries, read_job
 from boxmend.bench.grids.outcomes import failed_result
 from boxmend.bench.grids.planning import Plan, make_plan, match_by_name, prepare, preview
 from boxmend.bench.grids.previous_results import read_previous, result_differences, result_files
-from boxmend.bench.grids.results import RESULTS_FILE, Result, append, read
+from boxmend.bench.grids.results import RESULTS_FILE, Result, append_result, read_results
 from boxmend.bench.grids.running import run_grid
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_worlds import QUICK, Pretending, pretended, ready, request
@@ -37,7 +37,7 @@ def line(toys: Path, tmp_path: Path) -> Result:
 
 def with_lines(path: Path, *lines: Result) -> tuple[Path, ...]:
     for one in lines:
-        append(path, one)
+        append_result(path, one)
     return (path,)
 
 
@@ -49,7 +49,7 @@ def test_a_cell_that_has_a_line_is_not_run_again(toys: Path, tmp_path: Path, lin
     executor = Pretending(2)
     run_grid(plan, executor)
     assert executor.started == [BR]
-    here = read(tmp_path / "here" / "voc320" / RESULTS_FILE).results
+    here = read_results(tmp_path / "here" / "voc320" / RESULTS_FILE).results
     assert [one.cell for one in here] == [BR]  # lines are not copied
     assert not (tmp_path / "here" / "voc320" / "cells" / MEND).exists()
 
@@ -95,7 +95,7 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
         ({"variant": {"mend.raw_box_share": 0.4}}, "variant: {'mend.raw_box_share': 0.4}, now {}"),
     ],
 )
-def test_what_makes_another_cell_is_told(
+def test_differences_between_cells_are_listed(
     fields: dict[str, Any], told: str, toys: Path, tmp_path: Path, line: Result
 ) -> None:
     done = with_lines(tmp_path / "brought.jsonl", changed(line, **fields))
@@ -225,7 +225,7 @@ def test_a_second_stage_of_an_older_first_one_is_stale(toys: Path, tmp_path: Pat
     assert plan.retrained == {STAGES[0]: STAGES[1]}
 
 
-def test_a_dry_look_writes_nothing_and_compares_what_it_can(
+def test_a_dry_run_writes_nothing_and_compares_what_it_can(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
     done = with_lines(tmp_path / "brought.jsonl", line)
@@ -258,7 +258,7 @@ def test_files_that_are_none_are_named_and_torn_lines_warned_of(
 
 def test_folders_stand_for_the_files_in_them(tmp_path: Path, line: Result) -> None:
     for place in (RESULTS_FILE, f"voc320/{RESULTS_FILE}"):
-        append(tmp_path / "grid" / place, line)
+        append_result(tmp_path / "grid" / place, line)
     files = result_files([tmp_path / "grid", tmp_path / "grid" / RESULTS_FILE])
     assert [str(one.relative_to(tmp_path)) for one in files] == [
         f"grid/{RESULTS_FILE}",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from boxmend.bench.grids.cells import Cell, table_cells
+from boxmend.bench.grids.cells import Cell, list_table_cells
 from boxmend.bench.grids.layouts import LAYOUTS, get_layout
-from boxmend.bench.grids.priorities import PRIORITIES, by_priority, priority, with_priority
+from boxmend.bench.grids.priorities import PRIORITIES, priority, sort_by_priority, with_priority
 from boxmend.errors import UsageError
 
 FORTY = ("symmetric:0.4", "uniform:0.4")
@@ -15,7 +15,7 @@ def names(cells: list[Cell]) -> list[str]:
 
 
 def test_44_cells_have_priority_1() -> None:
-    first = with_priority(table_cells(get_layout("core"), (0, 1, 2)), [1])
+    first = with_priority(list_table_cells(get_layout("core"), (0, 1, 2)), [1])
     # Clean, ten methods at 40/40, four in three settings, mend on clean data; then two further
     # seeds of clean, of baseline in four settings and of mend in five.
     assert len(first) == (1 + 10 + 4 * 3 + 1) + 2 * (1 + 4 + 5) == 44
@@ -23,9 +23,9 @@ def test_44_cells_have_priority_1() -> None:
 
 
 def test_all_cells_of_priority_1_are_in_core() -> None:
-    core = set(table_cells(get_layout("core"), (0, 1, 2)))
+    core = set(list_table_cells(get_layout("core"), (0, 1, 2)))
     for name in LAYOUTS:
-        cells = table_cells(get_layout(name), (0, 1, 2))
+        cells = list_table_cells(get_layout(name), (0, 1, 2))
         assert {cell for cell in cells if priority(cell) == 1} <= core
 
 
@@ -56,7 +56,7 @@ def test_a_cell_has_the_priority_of_its_group(cell: Cell, expected: int) -> None
 
 
 def test_references_go_first_and_then_the_longest_trainings() -> None:
-    ordered = names(by_priority(table_cells(get_layout("core"), (0, 1))))
+    ordered = names(sort_by_priority(list_table_cells(get_layout("core"), (0, 1))))
     assert ordered[:5] == [
         "label40-box40-mend-0",
         "label0-box0-baseline-0",
@@ -70,11 +70,11 @@ def test_references_go_first_and_then_the_longest_trainings() -> None:
 
 def test_box_noise_and_missing_annotations_are_first_within_priority_3() -> None:
     every = (
-        *table_cells(get_layout("presence"), (0, 1)),
-        *table_cells(get_layout("box-noise"), (0,)),
+        *list_table_cells(get_layout("presence"), (0, 1)),
+        *list_table_cells(get_layout("box-noise"), (0,)),
     )
-    last = table_cells(get_layout("sensitivity-n"), (0,))
-    ordered = names(with_priority(by_priority([*last, *every]), [3]))
+    last = list_table_cells(get_layout("sensitivity-n"), (0,))
+    ordered = names(with_priority(sort_by_priority([*last, *every]), [3]))
     firsts = [
         ordered.index(name)
         for name in (
@@ -89,9 +89,9 @@ def test_box_noise_and_missing_annotations_are_first_within_priority_3() -> None
 
 def test_priorities_never_rise_along_the_order() -> None:
     every = dict.fromkeys(
-        cell for name in LAYOUTS for cell in table_cells(get_layout(name), (0, 1))
+        cell for name in LAYOUTS for cell in list_table_cells(get_layout(name), (0, 1))
     )
-    ordered = by_priority(list(every))
+    ordered = sort_by_priority(list(every))
     assert set(ordered) == set(every)
     ranks = [PRIORITIES.index(priority(cell)) for cell in ordered]
     assert ranks == sorted(ranks)
@@ -103,14 +103,14 @@ def test_priorities_never_rise_along_the_order() -> None:
 
 
 def test_a_cell_comes_after_the_one_it_needs_whatever_their_priorities() -> None:
-    cells = table_cells(get_layout("two-stage"), (0, 1))
-    kept = names(with_priority(by_priority(cells), [2]))
+    cells = list_table_cells(get_layout("two-stage"), (0, 1))
+    kept = names(with_priority(sort_by_priority(cells), [2]))
     assert kept.index("label40-box40-mend-0") < kept.index("label40-box40-two-stage-0")
     assert "label40-box40-mend-1" not in kept
 
 
 def test_an_unknown_priority_is_refused() -> None:
-    cells = table_cells(get_layout("core"), (0,))
+    cells = list_table_cells(get_layout("core"), (0,))
     with pytest.raises(UsageError, match=r"--priority 4: expected 1, 2 or 3"):
         with_priority(cells, [4])
     with pytest.raises(UsageError, match="--priority 3 leaves no cell"):

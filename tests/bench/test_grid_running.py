@@ -22,7 +22,7 @@ from boxmend.bench.grids.jobs import (
     state_of,
     write_json,
 )
-from boxmend.bench.grids.results import RESULTS_FILE, read
+from boxmend.bench.grids.results import RESULTS_FILE, read_results
 from boxmend.bench.grids.running import GridProgress, run_grid
 from boxmend.data.files.locks import hold_lock
 from tests.bench.grid_worlds import QUICK, Ending, Pretending, begun, pretended, ready
@@ -79,14 +79,14 @@ def test_a_cell_that_fails_again_is_tried_once(toys: Path, tmp_path: Path) -> No
     assert len(executor.started) == 2
 
 
-def test_a_killed_cell_is_recorded_and_taken_up_by_the_next_call(
+def test_a_killed_cell_is_recorded_and_continued_by_the_next_call(
     toys: Path, tmp_path: Path
 ) -> None:
     plan = ready(toys, tmp_path, only=FOUR)
     ended = run_grid(plan, Pretending(2, lr=-signal.SIGKILL))
     assert "killed by SIGKILL" in ended.failed["label40-box40-lr-0"]
     assert "--jobs" in ended.failed["label40-box40-lr-0"]
-    (killed,) = [one for one in read(plan.root / RESULTS_FILE).results if one.error]
+    (killed,) = [one for one in read_results(plan.root / RESULTS_FILE).results if one.error]
     assert killed.cell == "label40-box40-lr-0"
     executor = Pretending(2)
     assert run_grid(plan, executor).failed == {}
@@ -114,7 +114,7 @@ def test_a_cell_that_was_asked_to_stop_is_no_failure(toys: Path, tmp_path: Path)
     assert ended.failed == {}
 
 
-def test_a_cell_waits_for_the_one_it_needs_and_falls_with_it(toys: Path, tmp_path: Path) -> None:
+def test_a_cell_waits_for_the_cell_it_needs_and_fails_with_it(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, "two-stage", only=())
     executor = Pretending(8)
     assert run_grid(plan, executor).failed == {}
@@ -238,7 +238,7 @@ def test_a_cell_that_another_process_runs_is_left_when_the_time_is_over(
     assert ended.left == [folder.name]
 
 
-def test_time_left_is_told_by_cells_that_are_done(toys: Path, tmp_path: Path) -> None:
+def test_time_left_uses_finished_cells(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, only=FOUR)
     updates = list[GridProgress]()
     run_grid(plan, Pretending(1), show=updates.append)
@@ -248,7 +248,7 @@ def test_time_left_is_told_by_cells_that_are_done(toys: Path, tmp_path: Path) ->
     assert second.seconds_left == pytest.approx(2 + 2 * 2, abs=0.5)
 
 
-def test_time_left_goes_by_the_passes_of_a_cell_that_runs(toys: Path, tmp_path: Path) -> None:
+def test_time_left_uses_the_epochs_of_a_running_cell(toys: Path, tmp_path: Path) -> None:
     changes = {**QUICK, "epochs": 4}
     plan = ready(toys, tmp_path, changes=changes)
     folder = plan.folder(plan.cells[0])

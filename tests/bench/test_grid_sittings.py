@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from boxmend.bench.grids import running
-from boxmend.bench.grids.results import append
+from boxmend.bench.grids.results import append_result
 from boxmend.cli import bench_run, run
 from tests.bench.grid_worlds import QUICK, Pretending, pretended, ready
 
@@ -22,10 +22,10 @@ def listed(capsys: pytest.CaptureFixture[str], *told: str) -> list[dict[str, Any
 
 @pytest.fixture
 def brought(toys: Path, tmp_path: Path) -> tuple[list[str], Path]:
-    """What a grid of two cells is told, and a file with a line of one of them."""
+    """The arguments for a grid of two cells, and a file with a line of one of them."""
     plan = ready(toys, tmp_path / "there", only=TWO)
     line = pretended(plan.folder(plan.cells[0]))
-    append(tmp_path / "brought.jsonl", line)
+    append_result(tmp_path / "brought.jsonl", line)
     told = ["table1", "--scale", "voc320", "--data", f"{toys}:train", "--val", f"{toys}:val"]
     told += ["--only", ",".join(TWO), "--out", str(tmp_path / "here")]
     for key, value in QUICK.items():
@@ -85,11 +85,11 @@ def test_a_run_takes_lines_from_elsewhere_and_leaves_what_it_has_no_time_for(
         assert cells == [f"label40-box40-{method}-0"]
 
 
-def test_a_first_stage_that_is_trained_again_is_told_in_the_plan(
+def test_the_plan_lists_a_first_stage_that_is_trained_again(
     toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = ready(toys, tmp_path / "there", "two-stage", only=TWO[:1])
-    append(tmp_path / "brought.jsonl", pretended(plan.folder(plan.cells[0])))
+    append_result(tmp_path / "brought.jsonl", pretended(plan.folder(plan.cells[0])))
     told = ["bench", "run", "two-stage", "--scale", "voc320", "--only", "*-two-stage-0"]
     for key, value in QUICK.items():
         told += ["--weights", "none"] if key == "weights" else ["--set", f"{key}={value}"]

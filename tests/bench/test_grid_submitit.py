@@ -62,11 +62,11 @@ def test_a_result_tells_that_a_job_is_over_before_the_scheduler_does(
     assert JobProcess(job, Queue()).poll() == 0
 
 
-def test_a_job_that_the_scheduler_no_longer_has_is_missed_twice_and_given_up(
+def test_a_job_that_two_answers_of_the_scheduler_lack_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([{"7_1", "7_2"}, {"7_2"}, {"7_1"}, None, {"7_2"}, {"7_2"}])
-    monkeypatch.setattr(slurm, "ASKED_EVERY", 0)
+    monkeypatch.setattr(slurm, "QUERY_INTERVAL_SECONDS", 0)
     monkeypatch.setattr(slurm, "queued_jobs", lambda: next(answers))
     process = JobProcess(Job(tmp_path), Queue())
     assert [process.poll() for _ in range(6)] == [*[None] * 5, CellStatus.STOPPED]
@@ -91,7 +91,7 @@ def test_no_answer_of_the_scheduler_is_no_end(monkeypatch: pytest.MonkeyPatch) -
     assert Queue().has("7_1")
 
 
-def test_without_submitit_the_remedy_is_told(
+def test_without_submitit_the_message_has_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
@@ -142,7 +142,9 @@ def test_cells_run_as_jobs_and_one_that_fails_is_recorded(toys: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_preempted_job_saves_and_goes_on_when_it_is_requeued(toys: Path, tmp_path: Path) -> None:
+def test_a_preempted_job_saves_and_continues_when_it_is_requeued(
+    toys: Path, tmp_path: Path
+) -> None:
     plan = ready(toys, tmp_path, changes={**QUICK, "epochs": 3, "checkpoint_every": 1000})
     folder = plan.folder(plan.cells[0])
     code = (

@@ -1,4 +1,4 @@
-"""The bars of the comparison on photographs: hand-made results, and what is said of them."""
+"""The targets of the comparison on photographs, evaluated on results made by hand."""
 
 from typing import Any
 

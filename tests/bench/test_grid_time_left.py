@@ -11,12 +11,12 @@ def test_the_time_is_unknown_before_an_epoch_or_a_cell_is_done() -> None:
     assert seconds_left([], [Pace(5, 100.0)], [5, 5], 1) is None
 
 
-def test_a_running_cell_goes_by_its_own_speed() -> None:
+def test_a_running_cell_uses_its_own_speed() -> None:
     # 3 of 12 epochs took 90 s, 30 s each; 10 s later 360 - 100 s are left, whatever others took.
     assert seconds_left([1.0], [Pace(12, 100.0, 3, 90.0)], [], 1) == pytest.approx(260)
 
 
-def test_a_cell_that_is_slower_than_those_done_is_never_said_to_be_over() -> None:
+def test_a_slow_cell_always_has_time_left() -> None:
     # Others took 2 s per epoch, so 10 s; after 50 s without an epoch there are still 4 whole ones.
     assert seconds_left([2.0], [Pace(5, 50.0)], [], 1) == pytest.approx(8)
     # Two epochs took 80 s, the third lasts for 200 s by now: two more of 40 s are left.

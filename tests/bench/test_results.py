@@ -1,4 +1,4 @@
-"""Lines of results: written whole, read strictly, and the one that counts."""
+"""Lines of results: written whole, read strictly, and the line that counts of several."""
 
 import multiprocessing
 import os
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from boxmend.bench.grids.results import (
     Data,
     Noise,
-    Read,
+    ReadResults,
     Result,
-    append,
+    append_result,
     effective_results,
-    read,
-    read_all,
+    read_all_results,
+    read_results,
 )
 from boxmend.errors import DataError, OutputError
 from tests import ROOT
@@ -34,9 +34,9 @@ def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "voc320" / "results.jsonl"
     first = result("mend", 0.5, noise=("symmetric:0.4", None), variant={"published.alpha": 0.3})
     second = changed(first, scores={}, error="out of memory", attempt=2, mending={"labels": {}})
-    append(path, first)
-    append(path, second)
-    assert read(path) == Read([first, second], [])
+    append_result(path, first)
+    append_result(path, second)
+    assert read_results(path) == ReadResults([first, second], [])
     assert path.read_bytes().count(b"\n") == 2
 
 
@@ -44,53 +44,53 @@ def test_a_torn_last_line_is_left_out_with_a_warning_and_replaced_by_the_next(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "results.jsonl"
-    append(path, result(seed=0))
+    append_result(path, result(seed=0))
     whole = path.read_bytes()
-    append(path, result(seed=1))
+    append_result(path, result(seed=1))
     both = path.read_bytes()
     for size in (*range(len(whole) + 1, len(both) - 1, 17), len(both) - 2):
         path.write_bytes(both[:size])
-        found = read(path)
+        found = read_results(path)
         assert [one.seed for one in found.results] == [0]
         assert found.warnings == [
             f"{path}: line 2 was cut off and is left out: its cell counts as open"
         ]
-    append(path, result(seed=2))
-    assert [one.seed for one in read(path).results] == [0, 2]
-    assert read(path).warnings == []
+    append_result(path, result(seed=2))
+    assert [one.seed for one in read_results(path).results] == [0, 2]
+    assert read_results(path).warnings == []
 
 
 def test_a_last_line_that_lacks_only_its_end_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    append(path, result(seed=0))
+    append_result(path, result(seed=0))
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert [one.seed for one in read(path).results] == [0]
-    append(path, result(seed=1))
-    assert [one.seed for one in read(path).results] == [0, 1]
+    assert [one.seed for one in read_results(path).results] == [0]
+    append_result(path, result(seed=1))
+    assert [one.seed for one in read_results(path).results] == [0, 1]
 
 
 def test_a_torn_line_longer_than_a_block_is_found_whole(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    append(path, result(seed=0))
+    append_result(path, result(seed=0))
     with path.open("ab") as file:
         file.write(b'{"cell": "' + b"x" * 200_000)
-    append(path, result(seed=1))
-    assert [one.seed for one in read(path).results] == [0, 1]
+    append_result(path, result(seed=1))
+    assert [one.seed for one in read_results(path).results] == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"scores": {"voc_ap50_area": 1.5}}, "line 2 is no result: scores"),
-        ({"scores": {"voc_ap50_area": "0.5"}}, "line 2 is no result: scores"),
-        ({"cell": "../../etc/passwd"}, "line 2 is no result: cell"),
-        ({"cell": "a\nb"}, "line 2 is no result: cell"),
-        ({"seed": -1}, "line 2 is no result: seed"),
+        ({"scores": {"voc_ap50_area": 1.5}}, "line 2 is not a result: scores"),
+        ({"scores": {"voc_ap50_area": "0.5"}}, "line 2 is not a result: scores"),
+        ({"cell": "../../etc/passwd"}, "line 2 is not a result: cell"),
+        ({"cell": "a\nb"}, "line 2 is not a result: cell"),
+        ({"seed": -1}, "line 2 is not a result: seed"),
         ({"noise": {"labels": "symmetric:7", "boxes": None, "seed": 0}}, "noise.labels"),
         ({"noise": {"labels": "symmetric:0.4\n", "boxes": None}}, "noise.labels"),
-        ({"attempt": 0}, "line 2 is no result: attempt"),
-        ({"format": 3}, "line 2 is no result: format"),
-        ({"seconds": -1}, "line 2 is no result: seconds"),
+        ({"attempt": 0}, "line 2 is not a result: attempt"),
+        ({"format": 3}, "line 2 is not a result: format"),
+        ({"seconds": -1}, "line 2 is not a result: seconds"),
         ({"surprise": 1}, "unknown field `surprise`"),
     ],
 )
@@ -98,12 +98,12 @@ def test_a_line_that_is_no_result_is_refused_by_its_number(
     fields: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "results.jsonl"
-    append(path, result())
+    append_result(path, result())
     line = msgspec.to_builtins(result()) | fields
     with path.open("ab") as file:
         file.write(msgspec.json.encode(line) + b"\n")
     with pytest.raises(DataError, match=r"results\.jsonl: line 2") as caught:
-        read(path)
+        read_results(path)
     assert message in str(caught.value)
 
 
@@ -114,44 +114,44 @@ def test_what_is_no_json_is_a_data_error(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_bytes(line + b"\n")
     with pytest.raises(DataError, match="line 1 is no"):
-        read(path)
+        read_results(path)
 
 
 def test_a_hash_is_64_hexadecimal_digits(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for odd in ("", "a" * 63, "A" * 64, "g" * 64, "a" * 64 + "\n"):
-        with pytest.raises(ValueError, match="not a sound result"):
-            append(path, changed(result(), data=Data(odd, "b" * 64, "c" * 64)))
+        with pytest.raises(ValueError, match="not a valid result"):
+            append_result(path, changed(result(), data=Data(odd, "b" * 64, "c" * 64)))
     assert not path.exists()
 
 
 def test_what_cannot_be_read_back_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for fields in ({"scores": {"ap": 2.0}}, {"settings": {"a": object()}}, {"seed": "0"}):
-        with pytest.raises(ValueError, match="not a sound result"):
-            append(path, changed(result(), **fields))
+        with pytest.raises(ValueError, match="not a valid result"):
+            append_result(path, changed(result(), **fields))
     assert not path.exists()
 
 
 def test_a_number_that_json_lacks_becomes_null(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    append(path, changed(result(), scores={"voc_ap50_area": float("nan")}))
-    assert read(path).results[0].scores == {"voc_ap50_area": None}
+    append_result(path, changed(result(), scores={"voc_ap50_area": float("nan")}))
+    assert read_results(path).results[0].scores == {"voc_ap50_area": None}
 
 
 def test_names_of_files_that_are_no_text_do_not_cost_a_result(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     one = result()
     odd = msgspec.structs.replace(one.data, addresses={"train": [os.fsdecode(b"/a\xff")]})
-    append(path, changed(one, data=odd))
-    assert read(path).results[0].data.addresses == {"train": ["/a\\udcff"]}
+    append_result(path, changed(one, data=odd))
+    assert read_results(path).results[0].data.addresses == {"train": ["/a\\udcff"]}
 
 
-def test_a_folder_in_the_place_of_the_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
-        read(tmp_path)
+        read_results(tmp_path)
     with pytest.raises(OutputError, match="could not be written"):
-        append(tmp_path, result())
+        append_result(tmp_path, result())
 
 
 def test_of_several_lines_the_last_one_without_an_error_counts() -> None:
@@ -169,17 +169,17 @@ def test_of_several_lines_the_last_one_without_an_error_counts() -> None:
 def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:
     paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for seed, path in enumerate(paths):
-        append(path, result(seed=seed))
+        append_result(path, result(seed=seed))
         with path.open("ab") as file:
             file.write(b"{")
-    found = read_all([*paths[::-1]])
+    found = read_all_results([*paths[::-1]])
     assert [one.seed for one in found.results] == [1, 0]
     assert len(found.warnings) == 2
 
 
 def _append_many(path: Path, start: int) -> None:
     for seed in range(start, start + 25):
-        append(path, result("mend", 0.5, seed=seed, hardware="x" * 5000))
+        append_result(path, result("mend", 0.5, seed=seed, hardware="x" * 5000))
 
 
 def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
-    assert sorted(one.seed for one in read(path).results) == list(range(75))
+    assert sorted(one.seed for one in read_results(path).results) == list(range(75))
 
 
 def test_a_line_waits_for_whoever_writes_another(tmp_path: Path) -> None:
@@ -199,25 +199,25 @@ def test_a_line_waits_for_whoever_writes_another(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     with path.open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        writer = threading.Thread(target=append, args=(path, result()))
+        writer = threading.Thread(target=append_result, args=(path, result()))
         writer.start()
         writer.join(0.2)
         assert writer.is_alive()
         assert path.read_bytes() == b""
     writer.join()
-    assert read(path).results == [result()]
+    assert read_results(path).results == [result()]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=80))
-def test_whatever_stands_behind_the_lines_they_are_read(tmp_path_factory: Any, rest: bytes) -> None:
+def test_text_after_the_lines_is_ignored(tmp_path_factory: Any, rest: bytes) -> None:
     path = tmp_path_factory.mktemp("hostile") / "results.jsonl"
-    append(path, result())
+    append_result(path, result())
     with path.open("ab") as file:
         file.write(rest.replace(b"\n", b" "))
-    assert read(path).results == [result()]
-    append(path, result(seed=1))
-    assert [one.seed for one in read(path).results] == [0, 1]
+    assert read_results(path).results == [result()]
+    append_result(path, result(seed=1))
+    assert [one.seed for one in read_results(path).results] == [0, 1]
 
 
 def test_noise_defaults_to_none() -> None:
@@ -230,8 +230,8 @@ def test_lines_of_an_earlier_version_are_read_with_one_note(
     path = tmp_path / "results.jsonl"
     old = [msgspec.json.encode(result(seed=seed)) for seed in range(3)]
     path.write_bytes(b"\n".join(old) + b"\n")
-    append(path, result(seed=3))
-    found = read(path)
+    append_result(path, result(seed=3))
+    found = read_results(path)
     assert [one.seed for one in found.results] == [0, 1, 2, 3]
     assert found.warnings == []
     assert path.read_bytes().startswith(b"\n".join(old) + b"\n")  # they are left as they are
@@ -242,28 +242,28 @@ def test_lines_of_an_earlier_version_are_read_with_one_note(
 def test_the_committed_results_are_read_with_one_note(caplog: pytest.LogCaptureFixture) -> None:
     path = ROOT / "results" / "voc320.jsonl"
     lines = path.read_bytes().count(b"\n")
-    assert len(read(path).results) == lines
+    assert len(read_results(path).results) == lines
     assert len(caplog.records) <= 1
 
 
 def test_a_changed_figure_is_named(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    append(path, result(ap50=0.5))
-    append(path, result(ap50=0.625))
+    append_result(path, result(ap50=0.5))
+    append_result(path, result(ap50=0.625))
     path.write_bytes(path.read_bytes().replace(b"0.625", b"0.725"))
-    with pytest.raises(DataError, match=r"line 2 is damaged, or was edited.*; remove or mend"):
-        read(path)
+    with pytest.raises(DataError, match=r"line 2 is damaged, or was edited.*; remove or correct"):
+        read_results(path)
 
 
 def test_nothing_is_appended_behind_a_line_whose_line_feed_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    append(path, result(seed=0))
+    append_result(path, result(seed=0))
     damaged = path.read_bytes()[:-1] + b"J"
     path.write_bytes(damaged)
     with pytest.raises(DataError, match="line 1 is damaged"):
-        append(path, result(seed=1))
+        append_result(path, result(seed=1))
     with pytest.raises(DataError, match="line 1 is damaged"):
-        read(path)
+        read_results(path)
     assert path.read_bytes() == damaged
 
 
@@ -277,7 +277,7 @@ def test_a_line_of_format_1_is_read_with_the_present_names(tmp_path: Path) -> No
     old = {"settings": settings, "variant": {"mend.near": 0.3, "epochs": 6}, "format": 1}
     line = msgspec.to_builtins(result()) | old
     path.write_bytes(msgspec.json.encode(line) + b"\n")
-    (upgraded,) = read(path).results
+    (upgraded,) = read_results(path).results
     assert upgraded.settings == {
         "cuda_graph": True,
         "mend": {"vote_min_iou": 0.3, "boxes": "edges"},

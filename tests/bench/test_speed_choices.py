@@ -1,4 +1,4 @@
-"""What a measurement of speed can be told, and what is refused."""
+"""The options of a speed measurement, and the refused ones."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ import torch
 
 from boxmend.bench.speed.growth import time_memory, with_objects
 from boxmend.bench.speed.plain import AnnotatedImages, make_data_loader, plain_steps
-from boxmend.bench.speed.side_by_side import TimedJob, side_by_side, train_for
+from boxmend.bench.speed.side_by_side import TimedJob, time_side_by_side, train_for
 from tests.bench.timed_trainings import SMALL, drawn_dataset, factory_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -91,7 +91,7 @@ def test_workers_ahead_are_let_run_dry_before_a_block(tmp_path: Path) -> None:
     assert len(taken) == 6
 
 
-def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_pass(tmp_path: Path) -> None:
+def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_epoch(tmp_path: Path) -> None:
     steps = factory_in(tmp_path).steps("mend", "64")
     training = steps.training
     assert steps.batch_size == 2
@@ -158,8 +158,8 @@ def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_jobs_run_in_processes_of_their_own(tmp_path: Path) -> None:
     factory = factory_in(tmp_path, replace(SMALL, jobs=2, seconds=0.1))
-    answer = side_by_side(factory, "baseline", "64")
+    answer = time_side_by_side(factory, "baseline", "64")
     assert answer["error"] is None
     assert len(answer["each"]) == 2
     assert answer["images_per_second"] == sum(answer["each"]) > 0
-    assert side_by_side(factory, "fastest", "64")["error"] == "KeyError: 'fastest'"
+    assert time_side_by_side(factory, "fastest", "64")["error"] == "KeyError: 'fastest'"

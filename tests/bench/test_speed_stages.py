@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from boxmend.bench.speed.stages import STAGES, Span, by_launch, stage_shares, sum_by_stage
+from boxmend.bench.speed.stages import (
+    STAGES,
+    Span,
+    assign_work_to_launches,
+    measure_stage_shares,
+    sum_by_stage,
+)
 from boxmend.errors import BoxmendError
 from boxmend.runs.settings import TrainSettings
 from tests.bench.timed_trainings import factory_in
@@ -20,7 +26,7 @@ def test_work_belongs_to_the_stage_in_which_it_starts() -> None:
     assert sum_by_stage(spans, work) == {"features": 7, "refine": 1}  # 4 + 3; 1
 
 
-def test_work_between_stages_is_known_by_what_follows() -> None:
+def test_work_between_stages_is_assigned_by_the_following_stage() -> None:
     spans = [
         Span("second stage and its losses", 0, 10),
         Span("second stage and its losses", 12, 20),
@@ -74,7 +80,7 @@ def test_a_kernel_belongs_to_the_stage_that_launched_it() -> None:
         event("a kernel of the backward pass", "CUDA", 7, 90, 150),
         event("a kernel launched before", "CUDA", 99, 1, 2),
     ]
-    spans, work = by_launch(events)
+    spans, work = assign_work_to_launches(events)
     assert spans == [Span("features", 0, 10), Span("optimizer", 20, 30)]
     assert work == [
         Span("a kernel", 3, 23),
@@ -86,7 +92,7 @@ def test_a_kernel_belongs_to_the_stage_that_launched_it() -> None:
 
 def test_a_profile_without_kernels_is_refused() -> None:
     with pytest.raises(BoxmendError, match="CUPTI"):
-        by_launch([event("boxmend: features", "CPU", 1, 0, 10)])
+        assign_work_to_launches([event("boxmend: features", "CPU", 1, 0, 10)])
 
 
 @pytest.mark.parametrize("row", ["baseline", "mend-paper", "mend"])
@@ -102,13 +108,13 @@ def test_stages_are_those_of_steps_that_are_launched_kernel_by_kernel(
 
     monkeypatch.setattr(factory, "training", training)
     with pytest.raises(BoxmendError, match="seen"):
-        stage_shares(factory, row, "64")
+        measure_stage_shares(factory, row, "64")
     assert asked == [False]
 
 
 def test_the_shares_of_a_step_add_up_to_one(tmp_path: Path) -> None:
     factory = factory_in(tmp_path)
-    shares = stage_shares(factory, "mend", "64")
+    shares = measure_stage_shares(factory, "mend", "64")
     assert tuple(shares) == STAGES
     assert sum(shares.values()) == pytest.approx(1)
     assert all(share >= 0 for share in shares.values())
@@ -131,8 +137,8 @@ def test_a_watched_training_is_left_as_it_was(
             made.append(self)
 
     monkeypatch.setattr(stages, "TrainingSteps", Kept)
-    stage_shares(factory_in(tmp_path), "baseline", "64")
+    measure_stage_shares(factory_in(tmp_path), "baseline", "64")
     (steps,) = made
-    for call in stages.CALLS:
+    for call in stages.STAGE_OF_CALL:
         part, name = call.split(".")
         assert name not in vars(getattr(steps.training, part)), call

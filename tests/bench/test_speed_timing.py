@@ -6,14 +6,14 @@ import time
 import pytest
 import torch
 
-from boxmend.bench.speed.tables import ratios, row_values
+from boxmend.bench.speed.tables import compute_ratios, row_values
 from boxmend.bench.speed.timing import WARM_UP, Timed, time_in_turns, time_seconds
 
 CPU = torch.device("cpu")
 
 
 class Counted:
-    """Steps that do nothing but tell, and fail at the call they are told to."""
+    """Steps that only record their calls, and fail at a chosen call."""
 
     def __init__(self, name: str, calls: list[str], fails_at: int = -1):
         self.batch_size = 16
@@ -46,7 +46,7 @@ def test_rows_are_warmed_up_and_then_take_turns() -> None:
     assert notes == ["preparing a", "preparing b", "block 1 of 2", "block 2 of 2"]
 
 
-def test_a_row_that_fails_has_its_error_and_the_others_go_on() -> None:
+def test_a_row_that_fails_has_its_error_and_the_others_continue() -> None:
     calls: list[str] = []
 
     def impossible() -> Counted:
@@ -93,7 +93,7 @@ def test_ratios_are_quotients_of_what_rows_show() -> None:
         "mend": row_values(Timed(16, [24.0], peak_bytes=420)),
         "mend-paper": row_values(Timed(16, [], error="out of memory")),
     }
-    found = {(one["ratio"], one["measure"]): one["is"] for one in ratios(rows)}
+    found = {(one["ratio"], one["measure"]): one["is"] for one in compute_ratios(rows)}
     assert found == pytest.approx(
         {
             ("mend / baseline", "milliseconds"): 1.2,  # 24 / 20

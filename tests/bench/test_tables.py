@@ -26,7 +26,7 @@ BOTH = ("symmetric:0.4", "uniform:0.4")
 def at(made: Table, row: str, column: str) -> TableEntry:
     rows = [one.name for one in made.layout.rows]
     columns = [one.name for one in made.layout.columns]
-    return made.squares[rows.index(row)][columns.index(column)]
+    return made.entries[rows.index(row)][columns.index(column)]
 
 
 def core_results() -> list[Result]:
@@ -58,7 +58,7 @@ def test_squares_have_means_deviations_and_shares() -> None:
 
 def test_the_reference_is_the_same_in_every_column() -> None:
     made = make_table(get_layout("core"), core_results())
-    means = [one.ours.mean for one in made.squares[0] if one.ours]
+    means = [one.ours.mean for one in made.entries[0] if one.ours]
     assert len(means) == 5
     assert len(set(means)) == 1
 
@@ -93,9 +93,9 @@ def test_ties_as_shown_are_all_best_and_the_reference_never_is() -> None:
     assert best == ["ca-bbc", "disco", "mend"]
 
 
-def test_a_row_alone_is_the_best_of_nothing() -> None:
+def test_a_single_row_is_not_marked_as_best() -> None:
     made = make_table(get_layout("core"), [result("mend", 0.6), result("baseline", 0.5)])
-    assert not any(one.is_best for line in made.squares for one in line)
+    assert not any(one.is_best for line in made.entries for one in line)
 
 
 def test_a_row_is_compared_only_where_baseline_and_clean_are_there() -> None:
@@ -119,10 +119,10 @@ def test_published_figures_stand_only_beside_the_like() -> None:
     results = [msgspec.structs.replace(one, scores={"coco_ap75": 0.3}) for one in core_results()]
     assert at(make_table(get_layout("core"), results), "mend-paper", "label40-box40").paper == 0.703
     made = make_table(get_layout("core"), results, "coco_ap75")
-    assert all(one.paper is None for line in made.squares for one in line)
+    assert all(one.paper is None for line in made.entries for one in line)
 
 
-def test_a_done_cell_without_the_figure_is_told() -> None:
+def test_a_finished_cell_without_the_figure_is_noted() -> None:
     made = make_table(get_layout("core"), [result("mend", None, noise=BOTH)])
     found = at(made, "mend", "label40-box40")
     assert found.ours is None
@@ -182,7 +182,7 @@ def test_missing_and_spurious_annotations_have_columns_of_their_own() -> None:
 def test_one_cell_by_two_names_is_refused() -> None:
     one = result("mend", 0.5, noise=BOTH)
     other = msgspec.structs.replace(one, cell="another")
-    with pytest.raises(DataError, match="another are the same cell by another name"):
+    with pytest.raises(DataError, match="another are the same cell with two names"):
         make_table(get_layout("core"), [one, other])
 
 
@@ -210,7 +210,7 @@ def test_figures_of_mending_fill_their_tables() -> None:
     assert at(made, "mend: raw", "label40-box40").values == {0: 0.09}
     assert at(made, "mend: matched", "label40-box40").values == {0: 0.2}
     assert at(made, "mend: final", "label40-box40").without != ()
-    assert not any(one.is_best for line in made.squares for one in line)
+    assert not any(one.is_best for line in made.entries for one in line)
 
 
 def test_on_clean_data_the_difference_is_shown() -> None:

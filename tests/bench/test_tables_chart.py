@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from boxmend.bench.grids.chart import svg
+from boxmend.bench.grids.chart import draw_svg
 from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import cell_specs
@@ -18,7 +18,7 @@ SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(made: Table) -> ElementTree.Element:
-    return ElementTree.fromstring(svg(made))
+    return ElementTree.fromstring(draw_svg(made))
 
 
 def words(picture: ElementTree.Element) -> list[str]:
@@ -89,4 +89,4 @@ def test_every_table_can_be_drawn_in_full_and_empty(name: str) -> None:
         for one in picture.iter(f"{SPACE}text"):
             assert 0 <= float(one.attrib["x"]) <= width
             assert 0 <= float(one.attrib["y"]) <= height
-    assert "Nothing was run yet." in words(drawn(make_table(LAYOUTS[name], [])))
+    assert "There are no results yet." in words(drawn(make_table(LAYOUTS[name], [])))

@@ -183,7 +183,7 @@ def test_a_choice_that_no_result_meets_is_refused(condition: str, message: str) 
         filter_results([BASE], [condition])
 
 
-def test_hostile_texts_are_told_on_one_line() -> None:
+def test_hostile_texts_are_shown_on_one_line() -> None:
     odd = changed(MEND, hardware="a\n\x1b[31mb" + "x" * 9999)
     (found,) = find_differences([BASE, odd])
     assert isinstance(found, ResultDifference)

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from boxmend.bench.grids.cells import Cell, table_cells
+from boxmend.bench.grids.cells import Cell, list_table_cells
 from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.jobs import own_settings
 from boxmend.bench.grids.layouts import LAYOUTS
@@ -37,7 +37,7 @@ def result_of_cell(cell: Cell, scale: str) -> Result:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_cells_of_a_grid_fill_its_table(name: str, scale: str) -> None:
     layout = fit_layout(SCALES[scale], LAYOUTS[name])
-    results = [result_of_cell(cell, scale) for cell in table_cells(layout, (0, 1))]
+    results = [result_of_cell(cell, scale) for cell in list_table_cells(layout, (0, 1))]
     assert find_differences(results) == []
     made = make_table(layout, results)
     assert {one.cell for one in made.results} == {one.cell for one in results}

@@ -11,12 +11,18 @@ import pytest
 
 from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.layouts import LAYOUTS, get_layout
-from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown, plain
+from boxmend.bench.grids.rendering import (
+    render_csv,
+    render_html,
+    render_json,
+    render_markdown,
+    to_plain,
+)
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.statistics import Gain, SeedSummary
 from boxmend.bench.grids.table_spec import cell_specs
 from boxmend.bench.grids.tables import Table, TableEntry, make_table
-from boxmend.bench.grids.wording import figure_words, gain_words
+from boxmend.bench.grids.wording import figure_texts, gain_texts
 from tests.bench.grid_results import result, result_of
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
@@ -49,13 +55,13 @@ def lines_of(text: str, start: str) -> list[list[str]]:
 
 def test_a_square_tells_mean_deviation_seeds_and_what_was_published() -> None:
     square = TableEntry(SeedSummary(0.5512, 0.0123, (0, 1, 2)), paper=0.703)
-    assert figure_words(square).plain() == "55.1 ± 1.2 (3) [70.3]"
-    assert figure_words(TableEntry(SeedSummary(0.5, None, (4,)))).plain() == "50.0 (1)"
-    assert figure_words(TableEntry(SeedSummary(0.5, None, (4,)), failed=("a",))).plain() == (
+    assert figure_texts(square).to_line() == "55.1 ± 1.2 (3) [70.3]"
+    assert figure_texts(TableEntry(SeedSummary(0.5, None, (4,)))).to_line() == "50.0 (1)"
+    assert figure_texts(TableEntry(SeedSummary(0.5, None, (4,)), failed=("a",))).to_line() == (
         "50.0 (1, 1 failed)"
     )
-    assert figure_words(TableEntry(failed=("a",), paper=0.0845)).plain() == "failed [8.45]"
-    assert figure_words(TableEntry()).plain() == ""
+    assert figure_texts(TableEntry(failed=("a",), paper=0.0845)).to_line() == "failed [8.45]"
+    assert figure_texts(TableEntry()).to_line() == ""
 
 
 @pytest.mark.parametrize(
@@ -71,12 +77,12 @@ def test_a_square_tells_mean_deviation_seeds_and_what_was_published() -> None:
         (None, "share", ""),
     ],
 )
-def test_gains_are_told_in_percent_and_points(gain: Gain | None, compare: str, text: str) -> None:
-    assert gain_words(TableEntry(gain=gain), compare).plain() == text
+def test_gains_are_shown_in_percent_and_points(gain: Gain | None, compare: str, text: str) -> None:
+    assert gain_texts(TableEntry(gain=gain), compare).to_line() == text
 
 
 def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
-    text = markdown(made())
+    text = render_markdown(made())
     figures, shares = lines_of(text, "mend ")
     assert figures[:2] == ["mend", "**55.0** ± 7.1 (2)"]
     assert shares[:2] == ["mend", "60 ± 8 (2)"]
@@ -100,7 +106,7 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
 def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
     for name in LAYOUTS:
         every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
-        text = markdown(make_table(LAYOUTS[name], list(every.values())))
+        text = render_markdown(make_table(LAYOUTS[name], list(every.values())))
         blocks = [block for block in text.split("\n\n") if block.startswith("|")]
         assert {row.count("|") for row in blocks[0].splitlines()} == {
             len(LAYOUTS[name].columns) + 2
@@ -111,23 +117,23 @@ def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
 
 
 def test_notes_tell_what_is_odd_about_the_published_table() -> None:
-    assert "equals its S1" in markdown(make_table(get_layout("sensitivity-t-cm"), []))
-    assert "unverified" in markdown(make_table(get_layout("box-noise"), []))
+    assert "equals its S1" in render_markdown(make_table(get_layout("sensitivity-t-cm"), []))
+    assert "unverified" in render_markdown(make_table(get_layout("box-noise"), []))
 
 
-def test_mixed_rows_are_marked_and_told() -> None:
+def test_mixed_rows_are_marked_and_noted() -> None:
     odd = [
         msgspec.structs.replace(one, hardware="another") if one.method == "mend" else one
         for one in results()
     ]
-    text = markdown(make_table(get_layout("core"), odd, None, tuple(find_differences(odd))))
+    text = render_markdown(make_table(get_layout("core"), odd, None, tuple(find_differences(odd))))
     assert lines_of(text, r"mend \*")
     assert not lines_of(text, r"disco \*")
     assert r"Mixed (\*): hardware: one GPU in None-None-baseline-0" in text
 
 
 def test_hostile_texts_break_no_markdown() -> None:
-    text = markdown(made(hardware=HOSTILE))
+    text = render_markdown(made(hardware=HOSTILE))
     assert "<script" not in text
     assert "\x1b" not in text
     assert "&lt;script&gt;" in text
@@ -151,7 +157,7 @@ class Page(HTMLParser):
 
 def test_the_page_needs_nothing_else_and_hostile_texts_stay_texts() -> None:
     page = Page()
-    page.feed(html(made(hardware=HOSTILE)).decode())
+    page.feed(render_html(made(hardware=HOSTILE)).decode())
     assert "script" not in page.tags
     assert "link" not in page.tags
     assert page.tags.count("table") == 2
@@ -163,7 +169,7 @@ def test_the_page_needs_nothing_else_and_hostile_texts_stay_texts() -> None:
 
 
 def test_the_page_marks_the_best_and_the_reference() -> None:
-    text = html(made()).decode()
+    text = render_html(made()).decode()
     assert '<strong class="best">55.0</strong>' in text
     assert text.count('<tr class="reference">') == 1
     assert "prefers-color-scheme: dark" in text
@@ -171,7 +177,7 @@ def test_the_page_marks_the_best_and_the_reference() -> None:
 
 
 def test_the_csv_has_a_line_for_each_square_in_fractions() -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_bytes(made()).decode())))
+    rows = list(csv.DictReader(io.StringIO(render_csv(made()).decode())))
     assert len(rows) == 11 * 5
     by_place = {(row["row"], row["column"]): row for row in rows}
     mend = by_place["mend", "label40-box40"]
@@ -188,13 +194,13 @@ def test_the_csv_has_a_line_for_each_square_in_fractions() -> None:
 
 def test_no_field_of_the_csv_is_a_formula() -> None:
     odd = [msgspec.structs.replace(one, scale="-voc") for one in results()]  # as no file could
-    rows = list(csv.reader(io.StringIO(csv_bytes(make_table(get_layout("core"), odd)).decode())))
+    rows = list(csv.reader(io.StringIO(render_csv(make_table(get_layout("core"), odd)).decode())))
     assert rows[1][1] == "'-voc"
 
 
 def test_the_json_says_the_same_in_fractions() -> None:
-    told = json.loads(json_bytes(made()), parse_constant=_refused)
-    assert told == json.loads(json.dumps(plain(made())))
+    told = json.loads(render_json(made()), parse_constant=_refused)
+    assert told == json.loads(json.dumps(to_plain(made())))
     assert (told["table"], told["scale"], told["metric"]) == ("core", "voc320", "voc_ap50_area")
     rows = {row["name"]: row for row in told["rows"]}
     mend = rows["mend"]["squares"]["label40-box40"]
@@ -215,24 +221,28 @@ def _refused(constant: str) -> None:
 def test_columns_without_any_figure_are_left_out_and_named() -> None:
     noise = ("symmetric:0.4", "uniform:0.4")
     core = make_table(get_layout("core"), [result("oa-mil", 0.4, noise=noise)])
-    text = markdown(core)
+    text = render_markdown(core)
     # core's column without noise has neither a result nor a published figure; others have one.
     assert "label 0, box 0 |" not in text
     assert "label 20, box 20 |" in text
     assert "Left out, since there is no figure yet: label 0, box 0." in text
-    page = html(core).decode()
+    page = render_html(core).decode()
     assert page.count('scope="col"') == 2 * (1 + 4)
-    assert any(one["name"] == "label0-box0" for one in plain(core)["columns"])
+    assert any(one["name"] == "label0-box0" for one in to_plain(core)["columns"])
 
 
-def test_what_cannot_be_compared_yet_is_told() -> None:
+def test_a_note_lists_missing_comparisons() -> None:
     noise = ("symmetric:0.4", "uniform:0.4")
     alone = [result("mend", 0.4, noise=noise)]
-    told = plain(make_table(get_layout("table1"), alone))["notes"]
+    told = to_plain(make_table(get_layout("table1"), alone))["notes"]
     assert "Not compared at label 40, box 40: baseline and clean not run yet." in told
-    told = plain(make_table(get_layout("table1"), [*alone, result()]))["notes"]  # result(): clean
+    told = to_plain(make_table(get_layout("table1"), [*alone, result()]))[
+        "notes"
+    ]  # result(): clean
     assert "Not compared at label 40, box 40: baseline not run yet." in told
-    told = plain(make_table(get_layout("table1"), [*alone, result(), result(noise=noise)]))["notes"]
+    told = to_plain(make_table(get_layout("table1"), [*alone, result(), result(noise=noise)]))[
+        "notes"
+    ]
     assert not any(note.startswith("Not compared") for note in told)
 
 
@@ -240,8 +250,8 @@ def test_the_origin_tells_how_many_cells_there_are_and_that_toys_are_toys() -> N
     noise = ("symmetric:0.4", "uniform:0.4")
     two = [result("mend", 0.4, noise=noise, seed=seed) for seed in (0, 1)]
     # 11 noise settings, 8 rows, and the clean reference: 89 cells for each seed.
-    text = markdown(make_table(get_layout("table1"), two))
+    text = render_markdown(make_table(get_layout("table1"), two))
     assert "Scale voc320, 2 of 178 cells;" in text
     assert "Drawn images" not in text
     toys = [msgspec.structs.replace(one, scale="smoke") for one in two]
-    assert "Drawn images" in markdown(make_table(get_layout("table1"), toys))
+    assert "Drawn images" in render_markdown(make_table(get_layout("table1"), toys))

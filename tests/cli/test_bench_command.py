@@ -30,8 +30,8 @@ def measured(
     torch.set_num_threads(1)  # more would wait for one another on so small images
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.setattr(timing, "WARM_UP", 1)
-        patch.setattr(growth, "OBJECTS", (2, 3))
-        patch.setattr(growth, "QUEUES", (4,))
+        patch.setattr(growth, "NUMBERS_OF_OBJECTS", (2, 3))
+        patch.setattr(growth, "QUEUE_LENGTHS", (4,))
         result = ["bench", "speed", f"{toys}:train", *QUICK, "--json", "--out", str(out)]
         assert run(result) == 0
     torch.set_num_threads(threads)
@@ -89,8 +89,8 @@ def test_facts_and_requirements_are_printed(measured: tuple[Any, Any]) -> None:
     assert {"boxmend", "torch", "torchvision"} <= set(answer["facts"]["versions"])
     assert answer["facts"]["hardware"]
     notes = " ".join(answer["notes"])
-    assert "times of a CPU, which mean little" in notes
-    assert "weights are random" in notes
+    assert "times of a CPU say little" in notes
+    assert "the weights are random" in notes
     assert "at 64 images are" in notes
 
 

@@ -25,7 +25,7 @@ FULL = GridProgress(
 )
 
 
-def table_cells(capsys: pytest.CaptureFixture[str], *tokens: str) -> list[dict[str, Any]]:
+def list_table_cells(capsys: pytest.CaptureFixture[str], *tokens: str) -> list[dict[str, Any]]:
     assert run(["bench", *tokens, "--json"]) == 0
     answer: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
     return answer
@@ -35,7 +35,7 @@ def test_a_dry_run_lists_the_cells_and_makes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["--out", str(tmp_path / "bench")]
-    rows = table_cells(capsys, "run", "table1", *SMOKE, "--dry-run", "--seeds", "0,2", *out)
+    rows = list_table_cells(capsys, "run", "table1", *SMOKE, "--dry-run", "--seeds", "0,2", *out)
     assert len(rows) == 2 * 9
     assert rows[0] == {
         "cell": "label40-box40-mend-0",
@@ -46,7 +46,7 @@ def test_a_dry_run_lists_the_cells_and_makes_nothing(
         "from": None,
     }
     assert not (tmp_path / "bench").exists()
-    assert table_cells(capsys, "cells", "table1", *SMOKE, "--seeds", "0,2", *out) == rows
+    assert list_table_cells(capsys, "cells", "table1", *SMOKE, "--seeds", "0,2", *out) == rows
 
 
 def test_cells_are_listed_for_people_too(
@@ -114,7 +114,7 @@ def test_weights_may_be_none_as_in_a_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = ["run", "table1", *SMOKE, "--dry-run", "--only", "*-mend-0", "--weights", "none"]
-    assert len(table_cells(capsys, *tokens, "--out", str(tmp_path))) == 1
+    assert len(list_table_cells(capsys, *tokens, "--out", str(tmp_path))) == 1
 
 
 def test_a_file_in_the_place_of_the_folder_of_results_is_refused(
@@ -193,7 +193,7 @@ def test_the_whole_of_table_1_runs_on_a_cpu_and_is_shown(
     noisy = {line["data"]["noisy_sha256"] for line in lines if line["noise"].get("labels")}
     assert len(noisy) == 1  # one set of noisy annotations for all methods
     assert {
-        row["state"] for row in table_cells(capsys, "cells", "table1", *SMOKE, "--out", out)
+        row["state"] for row in list_table_cells(capsys, "cells", "table1", *SMOKE, "--out", out)
     } == {"done"}
     assert run(["bench", "table", "table1", "--results", str(results)]) == 0
     table = capsys.readouterr().out

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.results import Data, Noise, Result, append
+from boxmend.bench.grids.results import Data, Noise, Result, append_result
 from boxmend.cli import run
 from tests.cli.cli_answers import answer, in_a_process
 
@@ -42,7 +42,7 @@ RESULTS = (
 def write(folder: Path, *results: Result, scale: str = "smoke") -> Path:
     path = folder / scale / "results.jsonl"
     for one in results:
-        append(path, msgspec.structs.replace(one, scale=scale))
+        append_result(path, msgspec.structs.replace(one, scale=scale))
     return path
 
 
@@ -65,7 +65,7 @@ def test_the_only_scale_with_results_is_the_default(
     assert shown.err == ""
 
 
-def test_several_scales_are_asked_about(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_scales_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "bench", *RESULTS, scale="voc320")
     assert run(["bench", "table", "core"]) == 2
     assert "give --scale smoke or voc320" in capsys.readouterr().err
@@ -194,7 +194,7 @@ def test_a_spoilt_line_is_an_error(here: Path, capsys: pytest.CaptureFixture[str
     path = here / "bench/smoke/results.jsonl"
     path.write_bytes(b"{}\n" + path.read_bytes())
     assert run(["bench", "table", "core"]) == 3
-    assert "line 1 is no result" in capsys.readouterr().err
+    assert "line 1 is not a result" in capsys.readouterr().err
 
 
 def test_tables_need_no_torch(here: Path) -> None:

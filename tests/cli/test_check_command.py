@@ -1,4 +1,4 @@
-"""boxmend check: findings by name, and repairs that say what they did."""
+"""boxmend check: findings with names, and repairs with messages."""
 
 import json
 from pathlib import Path

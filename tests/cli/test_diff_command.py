@@ -1,4 +1,4 @@
-"""boxmend diff: what differs, and the exit status that says so."""
+"""boxmend diff: the differences and the exit status."""
 
 from pathlib import Path
 

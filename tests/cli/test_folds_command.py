@@ -1,4 +1,4 @@
-"""boxmend folds: pairs of datasets, and what it says."""
+"""boxmend folds: pairs of datasets, and the messages."""
 
 import json
 from pathlib import Path

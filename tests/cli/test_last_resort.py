@@ -61,7 +61,7 @@ def test_without_a_temporary_folder_the_traceback_goes_to_stderr(
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
-def test_a_limit_that_is_none_is_wrong_usage(
+def test_an_invalid_limit_is_wrong_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BOXMEND_MAX_IMAGE_PIXELS", "lots")

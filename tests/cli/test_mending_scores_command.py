@@ -253,7 +253,7 @@ def test_a_wrong_truth_is_reported_before_the_model_predicts(
     assert "nowhere: no such file or folder" in capsys.readouterr().err
 
 
-def test_a_truth_by_which_nothing_is_wrong_is_asked_about(
+def test_a_truth_without_errors_gives_a_note(
     run: Path, clean: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert boxmend(["evaluate", str(run), "--truth", str(tmp_path / "noisy")]) == 0

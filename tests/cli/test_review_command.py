@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def started(run: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
-    """A process of its own, and the address that it printed."""
+    """A separate process, and the address that it printed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "boxmend", "review", str(run), "--no-open", *options],
         stdout=subprocess.PIPE,
@@ -65,7 +65,7 @@ def test_the_address_is_the_result_and_an_interrupt_sums_up(run: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills are sent otherwise elsewhere")
-def test_a_kill_loses_nothing_and_the_next_review_goes_on(run: Path) -> None:
+def test_a_kill_loses_nothing_and_the_next_review_continues(run: Path) -> None:
     process, address = started(run)
     give(address, {"row": 0, "answer": "accept"}, {"row": 1, "answer": "reject"})
     process.kill()

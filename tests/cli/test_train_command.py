@@ -70,7 +70,7 @@ def test_without_options_the_defaults_apply(asked: Asked) -> None:
     assert (tuple(options["val"]), options["resume"]) == ((), False)
 
 
-def test_of_several_processes_one_speaks_and_tracks(
+def test_only_one_of_several_processes_prints_and_tracks(
     asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[dict[str, Any]] = []

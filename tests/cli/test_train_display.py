@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from boxmend.cli.display import display, format_line, noise_in_words, panel, rows
+from boxmend.cli.display import describe_noise, display, format_line, panel, rows
 
 LINE: dict[str, Any] = {
     "step": 1250,
@@ -126,9 +126,9 @@ def test_noise_rows_have_rates_and_confusions() -> None:
         "box_noise": 0.4,
         "confusions": [{"called": "van", "truly": "truck", "share": 0.4, "annotations": 1234}],
     }
-    assert list(noise_in_words(noise)) == [
+    assert list(describe_noise(noise)) == [
         ("label noise", "38.6% (31% to 45%)"),
         ("box noise", "40.0%"),
         ("called van", "40% are truck (1,234 annotations)"),
     ]
-    assert list(noise_in_words({})) == []
+    assert list(describe_noise({})) == []

@@ -31,7 +31,7 @@ def build(
     label_names: tuple[str, ...] = ("cat", "dog"),
     path: str = "a.json",
 ) -> Dataset:
-    """Annotations of three images, with a source that says what the columns say."""
+    """Annotations of three images, with a source that agrees with the columns."""
     n, m = len(ids), len(image_ids)
     boxes = np.arange(4.0 * n).reshape(n, 4)
     column = np.array(labels if labels is not None else [0] * n, np.int64)

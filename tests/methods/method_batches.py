@@ -19,7 +19,7 @@ LATER = TrainingProgress(epoch=1, step=50, num_steps=100, warm_up_steps_left=0)
 
 
 class TableScorer:
-    """Answers every call with the next of some tables, whatever the boxes are."""
+    """A scorer that returns the next of some tables at every call, whatever the boxes are."""
 
     def __init__(self, *tables: SecondStageOutput):
         self.tables = list(tables)

@@ -26,10 +26,10 @@ LABELS_ONLY = Rates(box=0.0)
 
 
 def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResult]:
-    """Labels of which three of ten are wrong, and a look that is right as often as it says.
+    """Make labels of which three of ten are wrong, and a prescreen with calibrated probabilities.
 
-    Of every fourth row it is `surest`, of the others `sure`; what is left is shared by the other
-    classes.
+    The probability of its class is `surest` for every fourth row and `sure` for the others; the
+    other classes share the rest.
     """
     rows, generator = torch.arange(NUMBER), torch.Generator().manual_seed(0)
     right, shift = rows % 3, 1 + rows // 3 % 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from boxmend.bench.grids.results import read
+from boxmend.bench.grids.results import read_results
 from boxmend.errors import DataError
 from boxmend.runs.settings.renamed import RENAMED_SETTINGS
 from tests import ROOT
@@ -26,13 +26,13 @@ def write_old(path: Path) -> None:
 def test_old_lines_get_present_names_and_a_digest(tmp_path: Path) -> None:
     path = tmp_path / "old.jsonl"
     write_old(path)
-    before = read(path).results
+    before = read_results(path).results
     assert migrate(path) == 2
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["settings"]["mend"] for line in lines] == [{"extend_past_border": True}] * 2
     assert [line["format"] for line in lines] == [2, 2]
     assert all(line["digest"].startswith("sha256:") for line in lines)
-    assert read(path).results == before
+    assert read_results(path).results == before
 
 
 def test_a_second_run_changes_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from boxmend.bench.grids.results import Data, Result, append, read
+from boxmend.bench.grids.results import Data, Result, append_result, read_results
 from tests import ROOT
 from tests.bench.grid_results import result
 
@@ -37,7 +37,7 @@ def cell(method: str, ap50: float, noise: tuple[str | None, str | None], seed: i
 def world(folder: Path, *lines: Result) -> Path:
     """A project with these lines."""
     for one in lines:
-        append(folder / "results" / "voc320.jsonl", one)
+        append_result(folder / "results" / "voc320.jsonl", one)
     (folder / "docs").mkdir()
     return folder
 
@@ -127,13 +127,13 @@ def test_lines_are_added_once_and_without_places(tmp_path: Path) -> None:
         one, data=msgspec.structs.replace(one.data, addresses={"train": ["/home/me/VOC:trainval"]})
     )
     source, target = tmp_path / "results.jsonl", tmp_path / "voc320.jsonl"
-    append(source, placed)
-    append(source, msgspec.structs.replace(other, error="no", scores={}))
+    append_result(source, placed)
+    append_result(source, msgspec.structs.replace(other, error="no", scores={}))
     assert tool["added"]([source], target) == (1, 1)
     shutil.copy(target, tmp_path / "before.jsonl")
-    append(source, other)
+    append_result(source, other)
     assert tool["added"]([source], target) == (1, 2)
     assert target.read_bytes().startswith((tmp_path / "before.jsonl").read_bytes())
-    found = read(target).results
+    found = read_results(target).results
     assert [each.cell for each in found] == [one.cell, other.cell]
     assert found[0].data.addresses == {"train": ["VOC:trainval"]}

@@ -1,4 +1,4 @@
-"""One of two processes, told to do what `test_several_processes_habits` is about."""
+"""One of two processes of `test_several_processes_habits`."""
 
 import os
 import resource
@@ -112,7 +112,7 @@ def stop() -> None:
 
 
 def stop_for_one() -> None:
-    """Leave a run that one process is to go on with."""
+    """Leave a run that a single process can continue."""
 
     def ask(training: Training) -> None:
         if RANK == 0 and training.step == 5:

@@ -90,7 +90,7 @@ def drawn(
 def trained(
     dataset: Dataset, out: Path, *, resume: bool = False, **changes: Any
 ) -> tuple[Run, list[dict[str, Any]]]:
-    """Train with QUICK settings but for some; the run, and all that the log was told."""
+    """Train with QUICK settings except some; return the run and all lines of the log."""
     told: list[dict[str, Any]] = []
     settings = replace(QUICK, **changes)
     return train(dataset, out, settings, resume=resume, log=told.append), told
@@ -125,7 +125,7 @@ def _is_loss(name: str) -> bool:
 
 
 def assert_stops_change_nothing(dataset: Dataset, folder: Path, settings: dict[str, Any]) -> None:
-    """A run that is told to stop after each of its first steps ends as one that is not."""
+    """Check that a run that stops after each of its first steps ends like one without stops."""
     whole, _ = trained(dataset, folder / "whole", **settings)
     for step in (1, 2, 3):
 

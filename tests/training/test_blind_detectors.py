@@ -1,4 +1,4 @@
-"""Detectors that find nothing any more, though their losses are finite: it is told."""
+"""Detectors that detect nothing although their losses are finite: a note reports them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,14 +29,14 @@ def made(folder: Path, boxes: list[Any] = BOXES) -> Training:
 
 
 def blinded(training: Training) -> None:
-    """Let the second stage say background to everything, with dead features."""
+    """Make the second stage predict only background, with dead features."""
     predictor = training.detector.network.roi_heads.box_predictor
     with torch.no_grad():
         predictor.cls_score.weight.zero_()
         predictor.cls_score.bias.copy_(torch.tensor([6.0, 0, 0, 0]))
 
 
-def test_a_network_that_says_background_to_everything_is_blind(tmp_path: Path) -> None:
+def test_a_network_that_predicts_only_background_detects_nothing(tmp_path: Path) -> None:
     training = made(tmp_path)
     (batch,) = training.loader.in_order(4)
     network = training.detector.network.train()
@@ -78,7 +78,7 @@ def notes(tmp_path: Path, epochs: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("steps", "first"), [(0, 2), (11, 6)])
-def test_a_blind_detector_is_told_of_from_a_quarter_of_the_epochs_on(
+def test_a_detector_that_detects_nothing_is_reported_from_a_quarter_of_the_epochs_on(
     steps: int, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boxmend.training.loop.detects_nothing", lambda *given: True)
@@ -91,7 +91,7 @@ def test_a_blind_detector_is_told_of_from_a_quarter_of_the_epochs_on(
 
 
 @pytest.mark.parametrize("is_short", [True, False])
-def test_of_short_trainings_and_of_detectors_that_find_something_nothing_is_told(
+def test_short_trainings_and_working_detectors_give_no_note(
     is_short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boxmend.training.loop.detects_nothing", lambda *given: is_short)

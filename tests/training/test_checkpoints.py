@@ -1,4 +1,4 @@
-"""The file of a checkpoint: it comes back as it was, and damage to it is told."""
+"""The file of a checkpoint: it is restored exactly, and damage is reported."""
 
 import zipfile
 from contextlib import suppress
@@ -23,7 +23,7 @@ def state_of(network: nn.Module) -> dict[str, Any]:
     return state | {"format": checkpoint.FORMAT}
 
 
-def test_there_is_none_until_one_is_saved_and_none_after_it_is_removed(tmp_path: Path) -> None:
+def test_a_checkpoint_exists_only_between_saving_and_removing(tmp_path: Path) -> None:
     network = nn.Linear(2, 3)
     assert checkpoint.load(tmp_path, CPU, network, ()) is None
     checkpoint.save(tmp_path, state_of(network))

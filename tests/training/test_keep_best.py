@@ -70,7 +70,7 @@ def weights_after(data: Dataset, out: Path, step: int) -> dict[str, torch.Tensor
         ((math.nan, 0.0, math.nan), 4),
     ],
 )
-def test_the_best_pass_is_kept(
+def test_the_best_epoch_is_kept(
     data: Dataset,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -87,7 +87,7 @@ def test_the_best_pass_is_kept(
     assert not list(run.path.glob("best-*"))
 
 
-def test_the_weights_are_those_of_the_best_pass(
+def test_the_weights_are_those_of_the_best_epoch(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(0.1, 0.3, 0.2, 0.1, 0.3, 0.2))
@@ -112,7 +112,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_kill_around_the_keeping_of_a_pass_loses_nothing(
+def test_a_kill_while_the_best_epoch_is_saved_loses_nothing(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     whole, out = tmp_path / "whole", tmp_path / "killed"
@@ -162,7 +162,7 @@ def test_a_request_to_stop_breaks_the_scoring_off(
     assert run.summary()["best_step"] == 4
 
 
-def test_a_best_pass_from_before_a_stop_is_remembered(
+def test_a_best_epoch_before_a_stop_is_remembered(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(line: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def test_seeds_are_chosen_after_the_plain_stage_and_stay(dataset: Dataset, tmp_p
     assert "roi_heads.box_predictor.more.1.weight" in names
 
 
-def test_a_single_pass_is_plain(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_single_epoch_is_plain(dataset: Dataset, tmp_path: Path) -> None:
     run, _ = trained(dataset, tmp_path / "run", **(SETTINGS | {"epochs": 1}))
     ensure_sound(run)
     assert set(verdicts(run, 0)) == {"unjudged"}

@@ -99,7 +99,7 @@ def test_without_annotations_there_is_nothing_to_describe(tmp_path: Path) -> Non
     assert [len(column) for column in found] == [0] * 4
 
 
-def test_whatever_a_network_says_is_kept_as_numbers(
+def test_any_output_of_a_network_is_stored_as_numbers(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def strange(detector: Any, images: Any, sizes: Any, boxes: Any, owners: Any) -> torch.Tensor:
@@ -121,7 +121,7 @@ def notes(told: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.usefixtures("few_are_enough")
-def test_a_look_that_says_little_is_said_to_and_training_goes_on(
+def test_an_uninformative_prescreen_is_reported_and_training_continues(
     dataset: Dataset, tmp_path: Path
 ) -> None:
     run, told = trained(dataset, tmp_path / "run", method="mend")
@@ -133,7 +133,7 @@ def test_a_look_that_says_little_is_said_to_and_training_goes_on(
 @pytest.mark.parametrize(
     "changes", [{"method": "baseline"}, {"mend": MendSettings(prescreen_weight=0)}]
 )
-def test_who_wants_no_look_is_not_kept_waiting(
+def test_without_a_prescreen_no_features_are_computed(
     changes: dict[str, Any], dataset: Dataset, tmp_path: Path
 ) -> None:
     _, told = trained(dataset, tmp_path / "run", **({"method": "mend"} | changes))
@@ -164,7 +164,7 @@ def informative(tmp_path: Path) -> Dataset:
 
 
 @pytest.mark.usefixtures("few_are_enough")
-def test_what_it_says_is_told_trained_on_and_resumed(
+def test_the_prescreen_is_reported_trained_on_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped after a step and resumed, a run has the look that it took before, and takes none."""
@@ -205,7 +205,7 @@ def test_what_it_says_is_told_trained_on_and_resumed(
 
 
 @pytest.mark.usefixtures("few_are_enough")
-def test_a_request_to_stop_is_heard_while_looking(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_request_to_stop_interrupts_the_prescreen(dataset: Dataset, tmp_path: Path) -> None:
     def stop(line: dict[str, Any]) -> None:
         if "prescreen" in line.get("note", ""):
             os.kill(os.getpid(), signal.SIGTERM)

@@ -56,7 +56,7 @@ def test_out_of_memory_says_what_to_lower(
         assert part in str(caught.value)
 
 
-def test_what_torch_really_says_on_a_cpu_is_understood(
+def test_the_message_of_torch_on_a_cpu_is_recognised(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Training, "train_on", lambda self, batch: torch.empty(2**60))
@@ -79,7 +79,7 @@ def parts_of(run: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("at", [0, 2, 3, 4, 7, 8])  # the plan, steps, ends of passes
-def test_a_listener_that_raises_leaves_a_run_that_goes_on_to_the_same_end(
+def test_a_listener_that_raises_leaves_a_run_that_continues_to_the_same_end(
     data: Dataset, tmp_path: Path, at: int
 ) -> None:
     whole, told = trained(data, tmp_path / "whole", checkpoint_every=1)
@@ -115,7 +115,7 @@ def test_a_listener_that_raises_at_the_very_end_finds_the_run_finished(
     assert runs.open_run(tmp_path / "run").is_finished
 
 
-def test_a_run_left_after_the_last_step_of_a_pass_still_ends_that_pass(
+def test_a_run_stopped_after_the_last_step_of_an_epoch_still_ends_that_epoch(
     data: Dataset, tmp_path: Path
 ) -> None:
     whole, _ = trained(data, tmp_path / "whole")

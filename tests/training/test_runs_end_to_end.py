@@ -176,7 +176,7 @@ def test_what_a_kill_after_the_end_left_goes_with_the_next_training(
     assert sorted(path.name for path in run.iterdir()) == before
 
 
-def test_a_run_that_was_told_to_stop_saves_and_goes_on(toys: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_saves_and_continues(toys: Path, tmp_path: Path) -> None:
     def stop(line: dict[str, object]) -> None:
         if line.get("step") == 2:
             os.kill(os.getpid(), signal.SIGTERM)

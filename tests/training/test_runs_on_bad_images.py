@@ -70,7 +70,7 @@ def test_strictness_stops_at_the_image_and_says_what_to_do(how: str, tmp_path: P
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
-def test_a_run_that_strictness_stopped_goes_on_when_the_image_is_mended(tmp_path: Path) -> None:
+def test_a_strict_run_continues_after_the_image_is_repaired(tmp_path: Path) -> None:
     dataset = with_one_spoilt(tmp_path / "data", "truncated")
     with pytest.raises(DataError, match=r"1\.png"):
         trained(dataset, tmp_path / "run", strict=True)

@@ -93,7 +93,7 @@ def same_ledger_and_weights(run: Run, other: Run) -> bool:
     return ledgers[0] == ledgers[1] and all(first[key].equal(second[key]) for key in first)
 
 
-def test_a_lost_part_of_the_ledger_is_told_by_name(
+def test_the_message_names_a_missing_part_of_the_ledger(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resume = Ledger.resume
@@ -131,7 +131,7 @@ def test_a_folder_of_other_things_is_not_trained_into(dataset: Dataset, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_command_that_is_told_to_stop_saves_says_so_and_goes_on(
+def test_a_stopped_command_saves_and_continues_later(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     boxmend.synthesize(tmp_path / "toys", images=20, seed=4)

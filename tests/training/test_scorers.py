@@ -1,4 +1,4 @@
-"""Whose opinion of annotations counts, and what --val may be."""
+"""The weights that judge annotations, and the data of --val."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ BOXES = [(0, (10.0, 10, 50, 50)), (1, (20.0, 20, 60, 60))]
 
 
 def made(folder: Path, which: str) -> Training:
-    """A training whose averaged weights are zero, so that they are told from the others."""
+    """A training whose averaged weights are zero, so that they differ from the others."""
     settings = resolve_settings(replace(QUICK, judging_weights=which))  # type: ignore[arg-type]  # one of three
     data = drawn(folder / "data", BOXES)
     detector = make_detector(settings, 3)

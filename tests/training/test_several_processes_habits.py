@@ -47,7 +47,7 @@ def test_a_run_stopped_and_resumed_together_ends_as_if_it_had_not_been(habits: P
     assert set(steps[0]) <= set(steps[1])
 
 
-def test_a_run_whose_disk_was_full_goes_on_to_the_same_end(habits: Path) -> None:
+def test_a_run_whose_disk_was_full_continues_to_the_same_end(habits: Path) -> None:
     with pytest.raises(OutputError, match="finished"):
         train([str(habits / "noisy")], habits / "full", CASES["baseline"], resume=True)
     assert contents(habits / "full") == contents(habits / "whole")
@@ -82,11 +82,11 @@ def test_torchrun_gets_the_message_of_the_process_that_failed(
         ("", "RuntimeError"),
     ],
 )
-def test_what_gloo_says_is_cut_to_the_reason(error: str, reason: str) -> None:
+def test_a_message_of_gloo_is_cut_to_the_reason(error: str, reason: str) -> None:
     assert _reason(RuntimeError(error)) == reason
 
 
-def test_one_process_goes_on_where_two_were_stopped(habits: Path) -> None:
+def test_one_process_continues_where_two_were_stopped(habits: Path) -> None:
     torch.set_num_threads(1)
     noisy = str(habits / "noisy")
     with in_double():
@@ -126,7 +126,7 @@ def test_torchrun_says_which_process_this_is(surroundings: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_without_all_that_torchrun_says_a_process_is_alone(
+def test_without_the_variables_of_torchrun_a_process_is_alone(
     name: str, surroundings: pytest.MonkeyPatch
 ) -> None:
     surroundings.delenv(name)
@@ -152,7 +152,7 @@ def test_one_of_one_is_alone(surroundings: pytest.MonkeyPatch) -> None:
         ("WORLD_SIZE", "", "WORLD_SIZE is ''"),
     ],
 )
-def test_nonsense_in_the_environment_is_told_by_name(
+def test_the_message_names_an_invalid_environment_variable(
     name: str, value: str, words: str, surroundings: pytest.MonkeyPatch
 ) -> None:
     surroundings.setenv(name, value)

@@ -69,7 +69,7 @@ def workers_of(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
 
 
 def rest_of(process: subprocess.Popen[str]) -> str:
-    """What a torchrun still says; one that hangs is ended with its workers, and fails the test."""
+    """Return the output of a torchrun; kill a hanging one with its workers and fail."""
     try:
         return process.communicate(timeout=120)[1]
     except subprocess.TimeoutExpired:
@@ -89,7 +89,7 @@ def same(run: Path, whole: Path) -> bool:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_worker_ends_the_job_which_goes_on_to_the_same_end(
+def test_a_killed_worker_ends_the_job_which_continues_to_the_same_end(
     rank: int, noisy: Path, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
@@ -115,7 +115,7 @@ def test_a_killed_worker_ends_the_job_which_goes_on_to_the_same_end(
     assert same(out, whole), told
 
 
-def test_a_full_disk_ends_the_job_which_goes_on_to_the_same_end(
+def test_a_full_disk_ends_the_job_which_continues_to_the_same_end(
     noisy: Path, whole: Path, tmp_path: Path
 ) -> None:
     """A limit on the size of files stands for the disk; it is inherited by the workers."""
@@ -152,7 +152,7 @@ def test_torchrun_itself_can_start_them_again(noisy: Path, whole: Path, tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_torchrun_told_to_stop_leaves_a_run_that_goes_on(
+def test_a_stopped_torchrun_leaves_a_run_that_can_continue(
     number: signal.Signals, noisy: Path, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"

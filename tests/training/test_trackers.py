@@ -73,7 +73,7 @@ def test_tensorboard_gets_every_number(run: Path, monkeypatch: pytest.MonkeyPatc
     assert len(calls.of("close")) == 1
 
 
-def test_wandb_gets_every_number_and_goes_on_with_its_run(
+def test_wandb_gets_every_number_and_continues_its_run(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls()
@@ -92,7 +92,7 @@ def test_wandb_gets_every_number_and_goes_on_with_its_run(
     assert len(calls.of("finish")) == 2
 
 
-def test_mlflow_gets_every_number_and_goes_on_with_its_run(
+def test_mlflow_gets_every_number_and_continues_its_run(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls()
@@ -115,7 +115,7 @@ def test_mlflow_gets_every_number_and_goes_on_with_its_run(
     ("name", "module"),
     [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb"), ("mlflow", "mlflow")],
 )
-def test_a_missing_package_is_told_with_the_command_before_anything_begins(
+def test_a_missing_package_is_reported_with_its_install_command_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # importing it fails

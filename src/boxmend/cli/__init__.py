@@ -57,7 +57,7 @@ Check a dataset, audit it with the predictions of any detector, and apply the fi
 
 `boxmend COMMAND --help` explains a command and shows an example."""
 EXIT_STATUS = """\
-Exit status: 0 success; 1 errors found by `check`, or differences by `diff`;
+Exit status: 0 success; 1 `check` found errors, or `diff` found differences;
 2 wrong usage; 3 failure."""
 
 
@@ -105,7 +105,7 @@ def _help_of_command(name: str) -> str | None:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    if isinstance(sys.stdout, TextIOWrapper):  # paths may hold bytes that are no text
+    if isinstance(sys.stdout, TextIOWrapper):  # paths may hold bytes that are not text
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 

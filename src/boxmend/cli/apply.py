@@ -19,7 +19,7 @@ from boxmend.repair.changes import TakenFixes
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ApplyOptions:
-    """Which fixes or changes to apply."""
+    """The choice of fixes or changes."""
 
     precision: Annotated[
         float | None,
@@ -58,7 +58,7 @@ class ApplyOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ApplyPaths:
-    """Where the dataset is, and where and how to write it."""
+    """The address of the dataset, and the folder and format to write."""
 
     out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")]
     to: Annotated[

@@ -21,7 +21,7 @@ app = App(name="audit", usage="boxmend bench audit [OPTIONS] DATA...")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """What the finders get, and what their findings are compared with."""
+    """The predictions that the finders get, and the truth to compare their findings with."""
 
     predictions: Annotated[
         tuple[Path, ...],

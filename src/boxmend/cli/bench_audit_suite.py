@@ -17,7 +17,7 @@ app = App(name="audit-suite", usage="boxmend bench audit-suite [OPTIONS] DATA...
 @Parameter(name="*")
 @dataclass(frozen=True)
 class SuiteOptions:
-    """What the suite runs on, and which part of it."""
+    """The predictions, regimes and seeds of the suite."""
 
     predictions: Annotated[
         tuple[Path, ...],
@@ -60,10 +60,10 @@ def audit_suite(
 ) -> int:
     """Plant all kinds of noise in a dataset, and measure the audit and other finders on each.
 
-    DATA is annotated as correctly as possible; its annotations are the truth. Tables show the
-    average precision of every finder by kind of error and regime, whether fixes are as precise as
-    requested, how well their probabilities are calibrated, how many of the possible fixes are
-    taken, and whether the intervals of the estimated rates hold the truth.
+    The annotations of DATA count as the truth, so they should be as correct as possible. Tables
+    show the average precision of every finder by kind of error and regime, whether fixes are as
+    precise as requested, how well their probabilities are calibrated, how many of the possible
+    fixes are taken, and whether the intervals of the estimated rates contain the true rates.
 
     Example: boxmend bench audit-suite clean --predictions found.json --out suite
     """

@@ -27,7 +27,7 @@ COLUMNS = ("cell", "priority", "state", "tries", "seconds", "from")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class CellOptions:
-    """Which cells, and where their folders are."""
+    """The choice of cells, and the folder of their results."""
 
     out: Annotated[Path, Parameter(help="Folder of all results.")] = Path("bench")
     seeds: Annotated[
@@ -41,7 +41,7 @@ class CellOptions:
         ),
     ] = ""
     methods: Annotated[
-        str, Parameter(help="Methods, separated by commas; all of the tables by default.")
+        str, Parameter(help="Methods, separated by commas; by default all methods of the tables.")
     ] = ""
     priority: Annotated[
         str,
@@ -53,8 +53,8 @@ class CellOptions:
     done: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="Result file of another machine, or a folder with some: cells with a result "
-            "there are not run again. May be repeated.",
+            help="Result file of another machine, or a folder with such files; cells with a result "
+            "there do not run again. May be repeated.",
             negative="",
         ),
     ] = ()

@@ -128,7 +128,7 @@ class CellInputs:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Where and how cells run."""
+    """The place and the way in which cells run."""
 
     jobs: Annotated[
         int | None,
@@ -143,8 +143,8 @@ class ExecutionOptions:
     executor: Annotated[
         Literal["local", "submitit", "submitit-local"],
         Parameter(
-            help="Processes on this machine, SLURM arrays, or local processes of submitit for a "
-            "trial."
+            help="Run cells as processes on this machine, as SLURM arrays or, for a trial, as "
+            "local processes of submitit."
         ),
     ] = "local"
     slurm: Annotated[
@@ -163,8 +163,8 @@ class ExecutionOptions:
         ),
     ] = None
 
-    def build(self, plan: Plan, scale_name: str) -> Executor:
-        """Return what starts the cells; raise a UsageError for options that exclude each other."""
+    def make_executor(self, plan: Plan, scale_name: str) -> Executor:
+        """Return the executor of the cells; raise a UsageError for conflicting options."""
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"--jobs is {self.jobs}; expected 1 or more")
         if self.stop_after is not None and not 0 < self.stop_after < math.inf:
@@ -205,7 +205,7 @@ def run(
     whole = make_plan(request)
     if dry_run:
         return list_cells(whole, preview(whole, request), json=json)
-    executor = execution.build(whole, scale)
+    executor = execution.make_executor(whole, scale)
     plan = prepare(whole, request)
     if not json:
         _print_plan(plan)

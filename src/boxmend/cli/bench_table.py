@@ -21,16 +21,18 @@ app = App(name="table", usage="boxmend bench table [OPTIONS] [TABLE]")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ResultOptions:
-    """Which results to use."""
+    """The results to use."""
 
     scale: Annotated[
         str | None,
-        Parameter(help="Scale of the trainings; needed only if there are results of several."),
+        Parameter(
+            help="Scale of the trainings; needed only if there are results of several scales."
+        ),
     ] = None
     results: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="Result files, or folders with them; by default bench/SCALE/results.jsonl.",
+            help="Result files, or folders with such files; by default bench/SCALE/results.jsonl.",
             negative="",
         ),
     ] = ()
@@ -55,7 +57,7 @@ class ResultOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class TableOptions:
-    """What the table shows, and where it goes."""
+    """The score that the table shows, and the files to write it to."""
 
     metric: Annotated[
         str | None,
@@ -99,7 +101,7 @@ def table(
     """
     from boxmend.bench.grids.collecting import TableRequest, collect_table
     from boxmend.bench.grids.layouts import LAYOUTS, get_layout
-    from boxmend.bench.grids.rendering import markdown, plain
+    from boxmend.bench.grids.rendering import render_markdown, to_plain
 
     if name is None:
         rows = [(table_layout.name, table_layout.title) for table_layout in LAYOUTS.values()]
@@ -119,23 +121,23 @@ def table(
             file.write(write(table))
         say(f"wrote {path}")
     if json:
-        print_json(plain(table))
+        print_json(to_plain(table))
     else:
-        print(markdown(table), end="")
+        print(render_markdown(table), end="")
     return ExitStatus.FINE
 
 
 def _writers(options: TableOptions) -> "dict[Path, Callable[[Table], bytes]]":
     """Return the writer of each file of --out; raise a UsageError for an invalid one."""
-    from boxmend.bench.grids.chart import svg
-    from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown
+    from boxmend.bench.grids.chart import draw_svg
+    from boxmend.bench.grids.rendering import render_csv, render_html, render_json, render_markdown
 
     kinds: dict[str, Callable[[Table], bytes]] = {
-        ".csv": csv_bytes,
-        ".html": html,
-        ".json": json_bytes,
-        ".md": lambda table: markdown(table).encode("utf-8", "backslashreplace"),
-        ".svg": svg,
+        ".csv": render_csv,
+        ".html": render_html,
+        ".json": render_json,
+        ".md": lambda table: render_markdown(table).encode("utf-8", "backslashreplace"),
+        ".svg": draw_svg,
     }
     for path in options.out:
         if path.suffix not in kinds:

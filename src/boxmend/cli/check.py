@@ -103,7 +103,7 @@ def _as_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _print(result: dict[str, Any], findings: list[Finding], shown: int) -> None:
+def _print(result: dict[str, Any], findings: list[Finding], max_findings: int) -> None:
     stats = result["statistics"]
     formats = " + ".join(stats["formats"])
     print(
@@ -118,15 +118,17 @@ def _print(result: dict[str, Any], findings: list[Finding], shown: int) -> None:
     by_kind = Counter(finding.kind for finding in findings)
     for kind in KINDS:
         matching = [finding for finding in findings if finding.kind == kind]
-        for finding in matching[:shown]:
+        for finding in matching[:max_findings]:
             print(finding)
-        if by_kind[kind] > shown:
-            print(f"  ... and {by_kind[kind] - shown:,} more of {kind} (--all lists them)")
-    for repaired in result.get("repairs", [])[:shown]:
+        if by_kind[kind] > max_findings:
+            print(f"  ... and {by_kind[kind] - max_findings:,} more of {kind} (--all lists them)")
+    for repaired in result.get("repairs", [])[:max_findings]:
         place = f"{repaired['file']}, annotation {repaired['annotation_id']}"
         print(f"{repaired['action']}: {place}: {repaired['message']}")
-    if len(result.get("repairs", [])) > shown:
-        print(f"  ... and {len(result['repairs']) - shown:,} more repairs (--all lists them)")
+    if len(result.get("repairs", [])) > max_findings:
+        print(
+            f"  ... and {len(result['repairs']) - max_findings:,} more repairs (--all lists them)"
+        )
     left = " left" if "saved" in result else ""
     print(f"{result['errors']:,} errors, {result['warnings']:,} warnings{left}")
     if "saved" in result:

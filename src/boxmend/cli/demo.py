@@ -21,7 +21,9 @@ def demo(
     *,
     out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")] = Path("runs/demo"),
     seed: Annotated[int, Parameter(help="Random seed of images, noise and trainings.")] = 0,
-    images: Annotated[int, Parameter(help="Number of images to draw; a fifth is val.")] = 1000,
+    images: Annotated[
+        int, Parameter(help="Number of images to draw; a fifth of them are for validation.")
+    ] = 1000,
     epochs: Annotated[int, Parameter(help="Epochs of each training.")] = 12,
     json: Json = False,
 ) -> int:

@@ -46,20 +46,20 @@ def diff(
     return ExitStatus.FINE if comparison.is_identical else ExitStatus.FINDINGS
 
 
-def _print(comparison: Comparison, shown: int | None) -> None:
+def _print(comparison: Comparison, max_rows: int | None) -> None:
     if comparison.differences:
         headers = ("image", "annotation", "what", "label", "box (xyxy)", "iou")
-        print_table(headers, [_row(difference) for difference in comparison.differences[:shown]])
-        if shown is not None and len(comparison.differences) > shown:
-            print(f"... and {len(comparison.differences) - shown:,} more (--all lists them)")
+        print_table(headers, [_row(difference) for difference in comparison.differences[:max_rows]])
+        if max_rows is not None and len(comparison.differences) > max_rows:
+            print(f"... and {len(comparison.differences) - max_rows:,} more (--all lists them)")
     for side, names in (
         ("first", comparison.images_only_in_a),
         ("second", comparison.images_only_in_b),
     ):
-        for name in names[:shown]:
+        for name in names[:max_rows]:
             print(f"only in the {side}: {name}")
-        if shown is not None and len(names) > shown:
-            print(f"... and {len(names) - shown:,} more images only in the {side}")
+        if max_rows is not None and len(names) > max_rows:
+            print(f"... and {len(names) - max_rows:,} more images only in the {side}")
     counts = {
         "same": comparison.same,
         "label changed": comparison.label_changed,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Line = dict[str, Any]
-CLOCKS = ("epoch", "step", "images_per_second", "seconds_left", "epoch_ends")
+PROGRESS_KEYS = ("epoch", "step", "images_per_second", "seconds_left", "epoch_ends")
 LOSSES = ("loss", "rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes")
 MAX_CONFUSIONS = 5
 ESTIMATES = (("label_noise", "label noise"), ("box_noise", "box noise"), ("keep", "raw box kept"))
@@ -98,7 +98,7 @@ def rows(latest: Line) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(title, figures) for title, figures in sections if figures]
 
 
-def noise_in_words(noise: Line) -> Iterator[tuple[str, str]]:
+def describe_noise(noise: Line) -> Iterator[tuple[str, str]]:
     """Yield the estimated noise of a run: its rates, and its most frequent confusions."""
     for name, word in ESTIMATES:
         if name in noise:
@@ -119,7 +119,7 @@ def format_line(line: Line) -> str:
     """Format a line of the log: epoch and step, figures, speed, and the time left."""
     parts = [f"epoch {line.get('epoch', 0) + 1}, step {line.get('step', 0):,}"]
     for name, value in line.items():
-        if name not in CLOCKS and _is_number(value):
+        if name not in PROGRESS_KEYS and _is_number(value):
             parts.append(f"{_words(name)} {value:.4g}")
     return " · ".join(parts) + _speed(line)
 
@@ -127,7 +127,7 @@ def format_line(line: Line) -> str:
 def _print_line(line: Line) -> None:
     if "note" in line:
         say(line["note"])
-    elif any(name not in CLOCKS for name in line) and "step" in line:
+    elif any(name not in PROGRESS_KEYS for name in line) and "step" in line:
         say(format_line(line))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.mending_scores import MendingOptions, add, print_mending, scoring_inputs
+from boxmend.cli.mending_scores import MendingOptions, add_scores, print_mending, scoring_inputs
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus, UsageError
@@ -78,7 +78,7 @@ def evaluate(
         answer, messages = evaluation.to_json(), [f"note: {note}" for note in evaluation.notes]
         messages += [] if evaluation.saved is None else [f"wrote {evaluation.saved}"]
     if run is not None and mended is not None:
-        add(answer, run, mended, quiet=json)
+        add_scores(answer, run, mended, quiet=json)
     if json:
         print_json(answer)
     else:

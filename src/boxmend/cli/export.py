@@ -16,7 +16,7 @@ from boxmend.repair.export import export as export_run
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ExportPaths:
-    """Where the dataset is, and where and for which tool to write."""
+    """The address of the dataset, and the tool and folder to write for."""
 
     to: Annotated[
         Literal["label-studio", "cvat", "fiftyone", "coco"], Parameter(help="Tool to write for.")
@@ -28,7 +28,7 @@ class ExportPaths:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ExportChoices:
-    """Which annotations to export."""
+    """The choice of annotations."""
 
     changes: Annotated[
         bool,
@@ -51,7 +51,7 @@ class ExportChoices:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ImageOptions:
-    """How the tool finds the images."""
+    """The way in which the tool finds the images."""
 
     images_as: Annotated[
         Literal["none", "link", "copy"],

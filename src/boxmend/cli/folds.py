@@ -16,7 +16,7 @@ from boxmend.errors import ExitStatus
 @Parameter(name="*")
 @dataclass(frozen=True)
 class FoldOptions:
-    """How to split."""
+    """The number of folds, the seed and the grouping."""
 
     k: Annotated[int, Parameter(name="-k", help="Number of folds.")] = 5
     seed: Annotated[

@@ -29,7 +29,7 @@ def read_back(
         Path | None,
         Parameter(
             help="Folder that `boxmend export` wrote, or its export.json. Files of CVAT need it; "
-            "by default it is looked for next to FILE."
+            "by default boxmend looks for it next to FILE."
         ),
     ] = None,
     data: MovedData = (),

@@ -16,7 +16,7 @@ PACKAGES = ("numpy", "scipy", "msgspec", "pyarrow", "pillow", "pyyaml", "torch",
 FORMATS = {
     "coco": "a .json file, or a folder with instances_*.json",
     "voc": "a folder with Annotations/*.xml",
-    "yolo": "a data.yaml, or the folder it lies in",
+    "yolo": "a data.yaml, or the folder with it",
 }
 
 

@@ -16,7 +16,8 @@ VARIABLE = "BOXMEND_TRACEBACK"
 def explain(error: Exception, tokens: Sequence[str]) -> None:
     """Print what happened and how to report it; the traceback goes into a new temporary file.
 
-    It goes to stderr if the environment has BOXMEND_TRACEBACK=1, or no file can be written.
+    The traceback goes to stderr instead if the environment has BOXMEND_TRACEBACK=1, or if no file
+    can be written.
     """
     report = _report(error, tokens)
     path = None if os.environ.get(VARIABLE) == "1" else _write_report(report)

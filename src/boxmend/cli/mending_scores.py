@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from boxmend.runs.opening import OpenRun
     from boxmend.scoring.corrections import KnownTruth
 
-IN_SAMPLE = (
+IN_SAMPLE_NOTE = (
     "The other finders use the run's own detections on its training data. Such a model may have "
     "memorised wrong annotations; --training-detections FILE takes the detections of another model."
 )
-NOTHING_WRONG = (
+NO_ERRORS_NOTE = (
     "note: according to this truth no annotation is wrong, so every change counts as harm; if the "
     "data are noisy, give the truth.parquet of `boxmend noise` or the clean dataset"
 )
-FROM_FILE = "The other finders use the detections of --training-detections."
+FROM_FILE_NOTE = "The other finders use the detections of --training-detections."
 STAGES = {
     "noisy": "as annotated",
     "matched": "after centre matching",
@@ -103,7 +103,9 @@ def scoring_inputs(run: Path, options: MendingOptions) -> ScoringInputs:
     return ScoringInputs(options, opened, known_truth(options.truth, opened.dataset))
 
 
-def add(answer: dict[str, Any], run: Path, inputs: ScoringInputs, *, quiet: bool = False) -> None:
+def add_scores(
+    answer: dict[str, Any], run: Path, inputs: ScoringInputs, *, quiet: bool = False
+) -> None:
     """Add the scores of a run's mending to the answer of a command, and write RUN/mending.json.
 
     The keys are "mending" and, with `compare`, "finders". `quiet` shows no progress.
@@ -118,7 +120,7 @@ def add(answer: dict[str, Any], run: Path, inputs: ScoringInputs, *, quiet: bool
 
         detections = _detections(run, opened.dataset, options, quiet=quiet)
         result["finders"] = compare(opened, truth, detections).to_json() | {
-            "note": FROM_FILE if options.training_detections else IN_SAMPLE
+            "note": FROM_FILE_NOTE if options.training_detections else IN_SAMPLE_NOTE
         }
     answer |= result
     try:
@@ -126,7 +128,7 @@ def add(answer: dict[str, Any], run: Path, inputs: ScoringInputs, *, quiet: bool
     except OutputError as error:
         say(f"{error}; the scores are only shown here")
     if not scores.changes.wrong_before:
-        say(NOTHING_WRONG)
+        say(NO_ERRORS_NOTE)
 
 
 def _detections(run: Path, dataset: Dataset, options: MendingOptions, *, quiet: bool) -> Detections:
@@ -161,7 +163,7 @@ def _ensure_confidences(path: Path, detections: Detections) -> None:
 
 
 def print_mending(answer: dict[str, Any]) -> None:
-    """Print the scores that `add` put into an answer as tables."""
+    """Print the scores that `add_scores` put into an answer as tables."""
     if "mending" in answer:
         mending = answer["mending"]
         print(f"Mending compared with the truth, {mending['truth']}:")

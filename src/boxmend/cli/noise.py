@@ -138,7 +138,7 @@ def _read_detections(dataset: Dataset, paths: tuple[Path, ...]) -> Detections | 
     """Read files of predictions; return None if there are none."""
     if not paths:
         return None
-    from boxmend.auditing.predictions import read_predictions  # late: most noise needs none
+    from boxmend.auditing.predictions import read_predictions  # imported late: slow, seldom needed
 
     predictions = read_predictions(paths, dataset)
     for note in predictions.notes:

@@ -15,11 +15,14 @@ app = App(name="predict", usage="boxmend predict --out FILE [OPTIONS] RUN IMAGES
 @app.default
 def predict(
     run: Annotated[Path, Parameter(help="Folder of a finished run, or its model.safetensors.")],
+    /,
     *images: Annotated[
         str, Parameter(help="Image files, folders of them, or datasets (PATH or PATH:SPLIT).")
     ],
     out: Annotated[Path, Parameter(help="New JSON file to write: a list of COCO results.")],
-    score_threshold: Annotated[float, Parameter(help="Leave out detections below it.")] = 0.05,
+    score_threshold: Annotated[
+        float, Parameter(help="Leave out detections with a lower score.")
+    ] = 0.05,
     json: Json = False,
 ) -> int:
     """Detect objects in images with the model of a run, and write COCO results.

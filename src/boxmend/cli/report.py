@@ -15,14 +15,15 @@ from boxmend.web.report.writing import ReportResult, ReportSettings, write_repor
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ReportOptions:
-    """What the report compares the run with, and where its pictures go."""
+    """The truth and the runs to compare with, and the place of the pictures."""
 
     truth: Annotated[
         str | None,
         Parameter(help="The truth, if known: a truth.parquet, or the clean dataset."),
     ] = None
     baseline: Annotated[
-        Path | None, Parameter(help="Folder of a run whose detector to compare with.")
+        Path | None,
+        Parameter(help="Folder of another run, whose detector is compared with that of RUN."),
     ] = None
     beside: Annotated[
         tuple[Path, ...],

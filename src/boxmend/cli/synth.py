@@ -17,7 +17,9 @@ app = App(name="synth")
 def synth(
     *,
     out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")],
-    images: Annotated[int, Parameter(help="Number of images; a fifth of them is val.")] = 1000,
+    images: Annotated[
+        int, Parameter(help="Number of images; a fifth of them are for validation.")
+    ] = 1000,
     seed: Annotated[int, Parameter(help="Random seed; the same seed gives the same dataset.")] = 0,
     size: Annotated[int, Parameter(help="Width and height of the images in pixels.")] = 96,
     format: Annotated[FormatName, Parameter(help="Format to write.")] = "coco",

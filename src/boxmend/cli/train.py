@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, ArgumentCollection, Parameter, Token
 
-from boxmend.cli.display import display, noise_in_words
+from boxmend.cli.display import describe_noise, display
 from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Data, Json
 from boxmend.cli.output import print_json, print_table, say
@@ -61,7 +61,7 @@ app = App(
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RunOptions:
-    """Options about the run rather than about what it learns."""
+    """The folder of the run, and where its settings and its log are."""
 
     out: Annotated[Path, Parameter(help="Folder of the run; new, or unfinished with --resume.")]
     resume: Annotated[bool, Parameter(help="Continue an unfinished run.", negative="")] = False
@@ -122,7 +122,7 @@ def train(
         return ExitStatus.FINE
     rows = [(name, value) for name, value in summary.items() if not isinstance(value, dict)]
     rows += [(name, value) for name, value in summary.get("val", {}).items()]
-    rows += list(noise_in_words(summary.get("noise", {})))
+    rows += list(describe_noise(summary.get("noise", {})))
     print_table(("what", "is"), rows)
     say(f"the run is {run.path}")
     return ExitStatus.FINE

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How severe a finding is: errors make `boxmend check` exit with 1, warnings do not."""
+    """The severity of a finding: errors make `boxmend check` exit with 1, warnings do not."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -74,10 +74,10 @@ class Architecture:
 
 
 def _resnet(name: str, norm: Norm) -> nn.Module:
-    made: nn.Module = resnet_fpn_backbone(
+    backbone: nn.Module = resnet_fpn_backbone(
         backbone_name=name, weights=None, norm_layer=norm, trainable_layers=5
     )
-    return made
+    return backbone
 
 
 def _mobile(
@@ -86,11 +86,11 @@ def _mobile(
     """Make a MobileNet with a feature pyramid on the last blocks of strides 4, 8, 16 and 32."""
     levels = {str(block): str(level) for level, block in enumerate(blocks)}
     body = make(weights=None, norm_layer=norm).features
-    made: nn.Module = BackboneWithFPN(body, levels, list(channels), PYRAMID_CHANNELS)
-    return made
+    backbone: nn.Module = BackboneWithFPN(body, levels, list(channels), PYRAMID_CHANNELS)
+    return backbone
 
 
-def _blocks(*ends: int) -> tuple[tuple[str, ...], ...]:
+def _stage_prefixes(*ends: int) -> tuple[tuple[str, ...], ...]:
     """Return the parameter prefixes of a MobileNet's stages, given the end of each stage."""
     starts = (0, *ends)
     return tuple(
@@ -109,14 +109,14 @@ RESNET_STAGES = (
 DETECTORS = {
     "mobilenet_v2": Architecture(
         partial(_mobile, mobilenet_v2, (3, 6, 13, 18), (24, 32, 96, 1280)),
-        _blocks(2, 4, 7, 14, 19),
+        _stage_prefixes(2, 4, 7, 14, 19),
         2,
         DetectorNumbers(),
         MobileNet_V2_Weights.IMAGENET1K_V1,
     ),
     "mobilenet_v3": Architecture(
         partial(_mobile, mobilenet_v3_large, (3, 6, 12, 16), (24, 40, 112, 960)),
-        _blocks(2, 4, 7, 13, 17),
+        _stage_prefixes(2, 4, 7, 13, 17),
         2,
         DetectorNumbers(),
         MobileNet_V3_Large_Weights.IMAGENET1K_V1,
@@ -198,13 +198,13 @@ def _build_network(
     frozen_norm: bool,
     numbers: DetectorNumbers,
 ) -> Detector:
-    """Make one network, as a detector."""
+    """Make a detector with one network."""
     architecture = DETECTORS[name]
     kind = FrozenBatchNorm2d if frozen_norm else nn.BatchNorm2d
     backbone = architecture.backbone(partial(kind, eps=architecture.norm_eps))
-    made = Detector(name, container(backbone, num_labels, numbers), num_labels, numbers)
-    _fill(made, architecture, weights, frozen_norm)
-    return made
+    detector = Detector(name, make_faster_rcnn(backbone, num_labels, numbers), num_labels, numbers)
+    _fill(detector, architecture, weights, frozen_norm)
+    return detector
 
 
 def freeze(detector: Detector, stages: int) -> None:
@@ -217,8 +217,8 @@ def freeze(detector: Detector, stages: int) -> None:
         parameter.requires_grad_(not key.startswith(prefixes))
 
 
-def container(backbone: Any, num_labels: int, numbers: DetectorNumbers) -> FasterRCNN:
-    """Make torchvision's Faster R-CNN around a backbone, with the detector's numbers."""
+def make_faster_rcnn(backbone: Any, num_labels: int, numbers: DetectorNumbers) -> FasterRCNN:
+    """Make torchvision's Faster R-CNN around a backbone, with the detector's hyperparameters."""
     channels: int = backbone.out_channels
     ratios = (numbers.anchor_ratios,) * len(numbers.rpn_levels)
     anchors = CoarsestAnchors(numbers.anchor_sizes, ratios)
@@ -254,18 +254,19 @@ def _second_stage(
     channels: int, num_labels: int, numbers: DetectorNumbers
 ) -> tuple[nn.Module, nn.Module]:
     """Make the layers between pooling and prediction, and the predictor."""
-
     width, columns = numbers.representation, 1 + num_labels
     kind = AgnosticPredictor if numbers.is_class_agnostic else FastRCNNPredictor
 
-    def layers() -> nn.Module:
-        made: nn.Module = TwoMLPHead(channels * numbers.pool_size**2, width)
-        return made
+    def make_layers() -> nn.Module:
+        head: nn.Module = TwoMLPHead(channels * numbers.pool_size**2, width)
+        return head
 
     if numbers.box_heads > 1:
-        heads = WholeHeads(lambda: nn.Sequential(layers(), kind(width, columns)), numbers.box_heads)
+        heads = WholeHeads(
+            lambda: nn.Sequential(make_layers(), kind(width, columns)), numbers.box_heads
+        )
         return nn.Identity(), heads
-    first, predictor = layers(), kind(width, columns)
+    first, predictor = make_layers(), kind(width, columns)
     if numbers.classifiers > 1:
         predictor = SeveralClassifiers(predictor, width, columns, numbers.classifiers)
     if numbers.has_spread:

@@ -36,43 +36,45 @@ def folded_maps(backbone: nn.Module, images: Tensor, dtype: torch.dtype) -> dict
     own: Any = backbone
     layout = torch.channels_last if images.is_cuda else torch.contiguous_format
     with torch.autocast(images.device.type, enabled=False):
-        here = images.to(dtype, memory_format=layout)
-        here = _activated_conv(here, own.body.conv1, own.body.bn1)
-        here = own.body.maxpool(here)
+        features = images.to(dtype, memory_format=layout)
+        features = _activated_conv(features, own.body.conv1, own.body.bn1)
+        features = own.body.maxpool(features)
         levels = []
         for stage in STAGES:
             for block in own.body[stage]:
-                here = _block(here, block)
-            levels.append(here)
+                features = _block(features, block)
+            levels.append(features)
         return _pyramid(own.fpn, levels, list(own.body.return_layers.values()))
 
 
-def _block(here: Tensor, block: Any) -> Tensor:
+def _block(features: Tensor, block: Any) -> Tensor:
     """Apply a residual block: two convolutions, or three in a bottleneck, plus the shortcut."""
-    shortcut = here
+    shortcut = features
     if block.downsample is not None:
-        shortcut = _normalised_conv(here, *block.downsample)
+        shortcut = _normalised_conv(features, *block.downsample)
     pairs = [(block.conv1, block.bn1), (block.conv2, block.bn2)]
     if isinstance(block, Bottleneck):
         pairs.append((block.conv3, block.bn3))
     for conv, norm in pairs[:-1]:
-        here = _activated_conv(here, conv, norm)
-    return _activated_conv(here, *pairs[-1], shortcut)
+        features = _activated_conv(features, conv, norm)
+    return _activated_conv(features, *pairs[-1], shortcut)
 
 
-def _activated_conv(here: Tensor, conv: Any, norm: Any, shortcut: Tensor | None = None) -> Tensor:
+def _activated_conv(
+    features: Tensor, conv: Any, norm: Any, shortcut: Tensor | None = None
+) -> Tensor:
     """Apply convolution, normalisation, shortcut and ReLU."""
-    kernels = kernels_for(here)
+    kernels = kernels_for(features)
     if kernels is not None:
         weight, shift = _fold(conv, norm)
-        out: Tensor = kernels.activate(_conv(here, conv, weight, None), shift, shortcut)
+        out: Tensor = kernels.activate(_conv(features, conv, weight, None), shift, shortcut)
         return out
-    here = _normalised_conv(here, conv, norm)
-    return F.relu(here if shortcut is None else here.add_(shortcut), inplace=True)
+    features = _normalised_conv(features, conv, norm)
+    return F.relu(features if shortcut is None else features.add_(shortcut), inplace=True)
 
 
-def _normalised_conv(here: Tensor, conv: Any, norm: Any) -> Tensor:
-    return _conv(here, conv, *_fold(conv, norm))
+def _normalised_conv(features: Tensor, conv: Any, norm: Any) -> Tensor:
+    return _conv(features, conv, *_fold(conv, norm))
 
 
 def _fold(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:
@@ -81,12 +83,12 @@ def _fold(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:
     return conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
 
 
-def _conv(here: Tensor, conv: Any, weight: Tensor, bias: Tensor | None) -> Tensor:
-    layout = torch.channels_last if here.is_cuda else torch.contiguous_format
+def _conv(features: Tensor, conv: Any, weight: Tensor, bias: Tensor | None) -> Tensor:
+    layout = torch.channels_last if features.is_cuda else torch.contiguous_format
     return F.conv2d(
-        here,
-        weight.to(here.dtype, memory_format=layout),
-        None if bias is None else bias.to(here.dtype),
+        features,
+        weight.to(features.dtype, memory_format=layout),
+        None if bias is None else bias.to(features.dtype),
         conv.stride,
         conv.padding,
         conv.dilation,

@@ -47,10 +47,13 @@ class SeveralClassifiers(nn.Module):
         """
         logits, deltas = self.first(features)
         if not shares:
-            return [(logits, deltas), *((one(features), deltas) for one in self.more)]
+            return [(logits, deltas), *((classifier(features), deltas) for classifier in self.more)]
         first, *others = (dampen(features, share) for share in shares)
         pairs = zip(self.more, others, strict=True)
-        return [(self.first(first)[0], deltas), *((one(given), deltas) for one, given in pairs)]
+        return [
+            (self.first(first)[0], deltas),
+            *((classifier(dampened), deltas) for classifier, dampened in pairs),
+        ]
 
     def forward(self, features: Tensor) -> Output:
         """Compute the mean of all classifiers, and the regression."""

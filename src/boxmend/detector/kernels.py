@@ -82,15 +82,15 @@ def _pool_backward(
     rows, columns = tl.load(places + box * 3 + 1), tl.load(places + box * 3 + 2)
     width, height = tl.maximum(x2 - x1, 1.0) / SIZE, tl.maximum(y2 - y1, 1.0) / SIZE
     channel = tl.arange(0, CHANNELS)
-    given = tl.load(gradient + (box * SIZE * SIZE + bin) * CHANNELS + channel).to(tl.float32)
-    given = given / (SAMPLES * SAMPLES)
+    slope = tl.load(gradient + (box * SIZE * SIZE + bin) * CHANNELS + channel).to(tl.float32)
+    slope = slope / (SAMPLES * SAMPLES)
     for i in tl.static_range(SAMPLES):
         y = y1 + (bin // SIZE) * height + (i + 0.5) * height / SAMPLES
         top, bottom, down, counts_y = _between(y, rows)
         for j in tl.static_range(SAMPLES):
             x = x1 + (bin % SIZE) * width + (j + 0.5) * width / SAMPLES
             left, right, over, counts_x = _between(x, columns)
-            part = given * tl.where(counts_y & counts_x, 1.0, 0.0)
+            part = slope * tl.where(counts_y & counts_x, 1.0, 0.0)
             above, below = first + top * columns, first + bottom * columns
             a, b = (1 - down) * (1 - over), (1 - down) * over
             c, d = down * (1 - over), down * over
@@ -102,31 +102,31 @@ def _pool_backward(
 
 @triton.jit
 def _activate_forward(
-    given,
+    features,
     shift,
-    beside,
+    residual,
     out,
     number,
     CHANNELS: tl.constexpr,
-    BESIDE: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    here = at < number
-    value = tl.load(given + at, here, 0.0).to(tl.float32)
+    is_inside = at < number
+    value = tl.load(features + at, is_inside, 0.0).to(tl.float32)
     value += tl.load(shift + at % CHANNELS)
-    if BESIDE:
-        value += tl.load(beside + at, here, 0.0).to(tl.float32)
-    tl.store(out + at, tl.maximum(value, 0.0), here)
+    if HAS_RESIDUAL:
+        value += tl.load(residual + at, is_inside, 0.0).to(tl.float32)
+    tl.store(out + at, tl.maximum(value, 0.0), is_inside)
 
 
 @triton.jit
 def _activate_backward(gradient, out, result, number, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    here = at < number
-    is_on = tl.load(out + at, here, 0.0).to(tl.float32) > 0
-    given = tl.load(gradient + at, here, 0.0).to(tl.float32)
-    tl.store(result + at, tl.where(is_on, given, 0.0), here)
+    is_inside = at < number
+    is_on = tl.load(out + at, is_inside, 0.0).to(tl.float32) > 0
+    slope = tl.load(gradient + at, is_inside, 0.0).to(tl.float32)
+    tl.store(result + at, tl.where(is_on, slope, 0.0), is_inside)
 
 
 @triton.jit
@@ -143,21 +143,24 @@ def _suppress(
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     j = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     at_i, at_j = boxes + (image * number + i) * 4, boxes + (image * number + j) * 4
-    here, there = i < number, j < number
-    ax1, ay1 = tl.load(at_i, here, 0.0)[:, None], tl.load(at_i + 1, here, 0.0)[:, None]
-    ax2, ay2 = tl.load(at_i + 2, here, 0.0)[:, None], tl.load(at_i + 3, here, 0.0)[:, None]
-    bx1, by1 = tl.load(at_j, there, 0.0)[None, :], tl.load(at_j + 1, there, 0.0)[None, :]
-    bx2, by2 = tl.load(at_j + 2, there, 0.0)[None, :], tl.load(at_j + 3, there, 0.0)[None, :]
+    is_row, is_column = i < number, j < number
+    ax1, ay1 = tl.load(at_i, is_row, 0.0)[:, None], tl.load(at_i + 1, is_row, 0.0)[:, None]
+    ax2, ay2 = tl.load(at_i + 2, is_row, 0.0)[:, None], tl.load(at_i + 3, is_row, 0.0)[:, None]
+    bx1, by1 = tl.load(at_j, is_column, 0.0)[None, :], tl.load(at_j + 1, is_column, 0.0)[None, :]
+    bx2, by2 = (
+        tl.load(at_j + 2, is_column, 0.0)[None, :],
+        tl.load(at_j + 3, is_column, 0.0)[None, :],
+    )
     width = tl.maximum(tl.minimum(ax2, bx2) - tl.maximum(ax1, bx1), 0.0)
     height = tl.maximum(tl.minimum(ay2, by2) - tl.maximum(ay1, by1), 0.0)
     shared = width * height
     union = (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - shared
     is_over = (shared / union > overlap) & (i[:, None] < j[None, :])
     if GROUPED:
-        own = tl.load(groups + image * number + i, here, 0)[:, None]
-        is_over = is_over & (own == tl.load(groups + image * number + j, there, 0)[None, :])
+        own = tl.load(groups + image * number + i, is_row, 0)[:, None]
+        is_over = is_over & (own == tl.load(groups + image * number + j, is_column, 0)[None, :])
     place = out + (image * number + i)[:, None] * number + j[None, :]
-    tl.store(place, is_over.to(tl.float32), here[:, None] & there[None, :])
+    tl.store(place, is_over.to(tl.float32), is_row[:, None] & is_column[None, :])
 
 
 def suppressors(boxes: Tensor, groups: Tensor | None, overlap: float, dtype: torch.dtype) -> Tensor:
@@ -165,57 +168,59 @@ def suppressors(boxes: Tensor, groups: Tensor | None, overlap: float, dtype: tor
     images, number = boxes.shape[:2]
     out = torch.empty(images, number, number, device=boxes.device, dtype=dtype)
     blocks = triton.cdiv(number, BLOCK)
-    given = boxes.float().contiguous()
-    grouped = given if groups is None else groups.contiguous()
+    contiguous = boxes.float().contiguous()
+    contiguous_groups = contiguous if groups is None else groups.contiguous()
     if out.numel():
         _suppress[(images, blocks, blocks)](
-            given, grouped, out, number, overlap, groups is not None, BLOCK
+            contiguous, contiguous_groups, out, number, overlap, groups is not None, BLOCK
         )
     return out
 
 
 class _Activated(torch.autograd.Function):
-    """relu(given + shift + beside) of channels-last maps."""
+    """The function relu(features + shift + residual) of channels-last maps, with its gradient."""
 
     @staticmethod
-    def forward(context: Any, given: Tensor, shift: Tensor, beside: Tensor | None) -> Tensor:
-        out, number = torch.empty_like(given), given.numel()
+    def forward(context: Any, features: Tensor, shift: Tensor, residual: Tensor | None) -> Tensor:
+        out, number = torch.empty_like(features), features.numel()
         _activate_forward[(triton.cdiv(number, ELEMENTS),)](
-            given,
+            features,
             shift,
-            given if beside is None else beside,
+            features if residual is None else residual,
             out,
             number,
-            given.shape[1],
-            beside is not None,
+            features.shape[1],
+            residual is not None,
             ELEMENTS,
         )
         context.save_for_backward(out)
-        context.has_beside = beside is not None
+        context.has_residual = residual is not None
         return out
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = context.saved_tensors
-        given = gradient.contiguous(memory_format=torch.channels_last)
+        slopes = gradient.contiguous(memory_format=torch.channels_last)
         result, number = torch.empty_like(out), out.numel()
-        _activate_backward[(triton.cdiv(number, ELEMENTS),)](given, out, result, number, ELEMENTS)
-        return result, None, result if context.has_beside else None
+        _activate_backward[(triton.cdiv(number, ELEMENTS),)](slopes, out, result, number, ELEMENTS)
+        return result, None, result if context.has_residual else None
 
 
-def activate(given: Tensor, shift: Tensor, beside: Tensor | None = None) -> Tensor:
-    """Compute relu(given + shift + beside) for maps [B, C, rows, columns] and a frozen shift [C].
+def activate(features: Tensor, shift: Tensor, residual: Tensor | None = None) -> Tensor:
+    """Compute relu(features + shift + residual) for maps [B, C, rows, columns] and shift [C].
 
-    `given` and `beside` are converted to the channels-last layout.
+    The shift has no gradient. Features and residual are converted to the channels-last layout.
     """
     layout = torch.channels_last
-    other = None if beside is None else beside.contiguous(memory_format=layout)
-    out: Tensor = _Activated.apply(given.contiguous(memory_format=layout), shift, other)
+    contiguous_residual = None if residual is None else residual.contiguous(memory_format=layout)
+    out: Tensor = _Activated.apply(
+        features.contiguous(memory_format=layout), shift, contiguous_residual
+    )
     return out
 
 
 class _Pooled(torch.autograd.Function):
-    """RoIAlign of boxes, each on its own map."""
+    """The RoIAlign of boxes, each on its own map, with its gradient."""
 
     @staticmethod
     def forward(
@@ -238,10 +243,10 @@ class _Pooled(torch.autograd.Function):
         boxes, places = context.saved_tensors
         shape, dtype, size, samples = context.numbers
         cells = torch.zeros(shape, device=gradient.device)  # summed up in float32
-        given = gradient.contiguous(memory_format=torch.channels_last)
+        slopes = gradient.contiguous(memory_format=torch.channels_last)
         if len(boxes):
             _pool_backward[(len(boxes), size * size)](
-                given, boxes, places, cells, shape[1], size, samples, num_warps=WARPS
+                slopes, boxes, places, cells, shape[1], size, samples, num_warps=WARPS
             )
         return cells.to(dtype), None, None, None, None
 

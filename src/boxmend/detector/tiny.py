@@ -31,23 +31,29 @@ class TinyBackbone(nn.Module):
         self.stem = _convolution(3, STEM_CHANNELS, 2, norm)
         inputs = (STEM_CHANNELS, *STAGE_CHANNELS)
         self.stages = nn.ModuleList(
-            nn.Sequential(_convolution(below, here, 2, norm), ResidualBlock(here, norm))
-            for below, here in zip(inputs, STAGE_CHANNELS, strict=False)
+            nn.Sequential(
+                _convolution(inputs_of_stage, channels, 2, norm), ResidualBlock(channels, norm)
+            )
+            for inputs_of_stage, channels in zip(inputs, STAGE_CHANNELS, strict=False)
         )
-        self.neck = nn.ModuleList(nn.Conv2d(here, NECK_CHANNELS, 1) for here in STAGE_CHANNELS)
+        self.neck = nn.ModuleList(
+            nn.Conv2d(channels, NECK_CHANNELS, 1) for channels in STAGE_CHANNELS
+        )
 
     def stage_maps(self, images: Tensor) -> dict[str, Tensor]:
         """Compute the maps of the stages, without the neck: strides 4, 8 and 16."""
-        maps, below = {}, self.stem(images)
+        maps, features = {}, self.stem(images)
         for number, stage in enumerate(self.stages):
-            below = stage(below)
-            maps[str(number)] = below
+            features = stage(features)
+            maps[str(number)] = features
         return maps
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """Compute the two maps, each the sum of its own stage and all coarser ones."""
         maps = self.stage_maps(images).values()
-        fine, middle, coarse = (side(here) for side, here in zip(self.neck, maps, strict=True))
+        fine, middle, coarse = (
+            convolution(stage_map) for convolution, stage_map in zip(self.neck, maps, strict=True)
+        )
         middle = middle + F.interpolate(coarse, size=middle.shape[-2:], mode="nearest")
         fine = fine + F.interpolate(middle, size=fine.shape[-2:], mode="nearest")
         return {"0": fine, "1": middle}
@@ -85,8 +91,8 @@ class CoarsestAnchors(AnchorGenerator):  # type: ignore[misc]  # torchvision has
 
     def forward(self, image_list: ImageList, feature_maps: list[Tensor]) -> list[Tensor]:
         """Return the anchors, one tensor per image."""
-        made: list[Tensor] = super().forward(image_list, feature_maps[-len(self.sizes) :])
-        return made
+        anchors: list[Tensor] = super().forward(image_list, feature_maps[-len(self.sizes) :])
+        return anchors
 
 
 class AgnosticPredictor(nn.Module):

@@ -61,18 +61,18 @@ def load_tensors(
     `stride_in_1x1` in the metadata moves the strides of a ResNet's stages to their first
     convolution.
     """
-    given = {key: value for key, value in tensors.items() if not key.endswith(COUNTER)}
-    if any(key.startswith("backbone.") for key in given):
-        _check_classes(detector, given, source)
-        _load(detector.network, given, _complaint(detector, metadata, source))
+    stored = {key: value for key, value in tensors.items() if not key.endswith(COUNTER)}
+    if any(key.startswith("backbone.") for key in stored):
+        _check_classes(detector, stored, source)
+        _load(detector.network, stored, _describe_mismatch(detector, metadata, source))
     else:
         target = _part_without_pyramid(detector)
-        given = {
+        stored = {
             key.removeprefix("features."): value
-            for key, value in given.items()
+            for key, value in stored.items()
             if not key.startswith(CLASSIFIERS)
         }
-        _load(target, given, f"{source}: not a backbone {detector.name}")
+        _load(target, stored, f"{source}: not a backbone {detector.name}")
     set_strides(detector, in_1x1=metadata.get(STRIDE_KEY) == "true", source=source)
 
 
@@ -211,37 +211,41 @@ def _part_without_pyramid(detector: Detector) -> nn.Module:
     return body
 
 
-def _check_classes(detector: Detector, given: Mapping[str, Tensor], source: str) -> None:
-    numbers = {value.shape[0] - 1 for key, value in given.items() if key.endswith(CLASS_SCORES)}
+def _check_classes(detector: Detector, stored: Mapping[str, Tensor], source: str) -> None:
+    numbers = {value.shape[0] - 1 for key, value in stored.items() if key.endswith(CLASS_SCORES)}
     for number in numbers - {detector.num_labels}:
         raise DataError(f"{source}: a detector of {number} classes, not {detector.num_labels}")
 
 
-def _load(target: nn.Module, given: Mapping[str, Tensor], complaint: str) -> None:
-    wanted = {key: value for key, value in target.state_dict().items() if not key.endswith(COUNTER)}
-    missing = sorted(wanted.keys() - given.keys())
-    unknown = sorted(given.keys() - wanted.keys())
+def _load(target: nn.Module, stored: Mapping[str, Tensor], message: str) -> None:
+    expected = {
+        key: value for key, value in target.state_dict().items() if not key.endswith(COUNTER)
+    }
+    missing = sorted(expected.keys() - stored.keys())
+    unknown = sorted(stored.keys() - expected.keys())
     unlike = [
-        f"{key} is {list(given[key].shape)} instead of {list(wanted[key].shape)}"
-        for key in sorted(wanted.keys() & given.keys())
-        if given[key].shape != wanted[key].shape
+        f"{key} is {list(stored[key].shape)} instead of {list(expected[key].shape)}"
+        for key in sorted(expected.keys() & stored.keys())
+        if stored[key].shape != expected[key].shape
     ]
     differences = [
-        *([f"lacks {_some(missing)}"] if missing else []),
-        *([f"has the unknown {_some(unknown)}"] if unknown else []),
+        *([f"lacks {_list_keys(missing)}"] if missing else []),
+        *([f"has the unknown {_list_keys(unknown)}"] if unknown else []),
         *unlike[:MAX_KEYS_IN_MESSAGE],
     ]
     if differences:
-        raise DataError(f"{complaint}: {'; '.join(differences)}")
-    target.load_state_dict(dict(given), strict=False)  # in the target's own precision
+        raise DataError(f"{message}: {'; '.join(differences)}")
+    target.load_state_dict(dict(stored), strict=False)  # in the target's own precision
 
 
-def _complaint(detector: Detector, metadata: Mapping[str, str], source: str) -> str:
+def _describe_mismatch(detector: Detector, metadata: Mapping[str, str], source: str) -> str:
     """Return the message for a detector that does not match; methods need different heads."""
     stored = with_stored_heads(DetectorNumbers(), metadata, source)
     own = detector.numbers
     numbers = [(key, int(getattr(stored, key)), int(getattr(own, key))) for key in HEADS]
-    unlike = [f"{key} {has} instead of {wanted}" for key, has, wanted in numbers if has != wanted]
+    unlike = [
+        f"{key} {has} instead of {expected}" for key, has, expected in numbers if has != expected
+    ]
     if not unlike:
         return f"{source}: not a detector {detector.name}"
     return (
@@ -250,6 +254,6 @@ def _complaint(detector: Detector, metadata: Mapping[str, str], source: str) -> 
     )
 
 
-def _some(keys: list[str]) -> str:
+def _list_keys(keys: list[str]) -> str:
     more = len(keys) - MAX_KEYS_IN_MESSAGE
     return ", ".join(keys[:MAX_KEYS_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")

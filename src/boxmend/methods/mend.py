@@ -114,11 +114,11 @@ class Mend(EstimatingMethod):
         annotations = neutralise_padding(annotations)
         if not (self.mends_labels or self._needs_proposals):
             return unchanged_outcome(annotations)
-        matches = self._matches(annotations, proposals, progress.is_warm_up)
-        scores = self._scores(matches, scorer)
+        matches = self._match_proposals(annotations, proposals, progress.is_warm_up)
+        scores = self._score_boxes(matches, scorer)
         evidence = self.estimator.store(annotations, scores[0].probabilities)  # p
         posteriors, judged = self._judge_labels(evidence, annotations)
-        boxes = self._boxes(annotations, matches, scores, posteriors)
+        boxes = self._repair_boxes(annotations, matches, scores, posteriors)
         num_candidates = matches.is_candidate.sum(-1)
         if progress.is_warm_up:
             metrics = share_metrics(annotations, num_candidates=num_candidates)
@@ -128,13 +128,13 @@ class Mend(EstimatingMethod):
             outcome = outcome._replace(
                 roi=outcome.roi._replace(soft=self._warm_up_targets(annotations))
             )
-            return self._with_box_targets(outcome, annotations, INITIAL_RAW_SHARE)
+            return self._add_box_targets(outcome, annotations, INITIAL_RAW_SHARE)
         refined = judged._replace(
             boxes=boxes, num_candidates=num_candidates, matched=matches.matched
         )
-        roles = self._roles(refined.verdict, annotations)
-        outcome = merge_outcome(annotations, refined, roles, self._soft(posteriors))
-        outcome = self._with_box_targets(outcome, annotations, self._state["keep"])
+        roles = self._choose_roles(refined.verdict, annotations)
+        outcome = merge_outcome(annotations, refined, roles, self._soft_targets(posteriors))
+        outcome = self._add_box_targets(outcome, annotations, self._state["keep"])
         return self._ignore_missing(outcome, annotations, matches, scores[1])
 
     def phase(self, progress: TrainingProgress) -> Hashable:
@@ -227,7 +227,7 @@ class Mend(EstimatingMethod):
             self._state[name].fill_(value)
         self._beta = self.settings.box_beta if keep < 1 else None  # None for the detector's own
 
-    def _with_box_targets(
+    def _add_box_targets(
         self, outcome: Outcome, annotations: BatchAnnotations, keep: Tensor | float
     ) -> Outcome:
         """Set the regression targets, which extend past the border, and the beta of their loss."""
@@ -283,7 +283,7 @@ class Mend(EstimatingMethod):
         floors = self.estimator.label_floors(labels)
         return equations.soft_targets(equations.raise_to_floor(posteriors, labels, floors))
 
-    def _matches(
+    def _match_proposals(
         self, annotations: BatchAnnotations, proposals: Proposals, is_warm_up: bool
     ) -> votes.Matches:
         """Match centres as published (Eq. 15 to 19); in warm-up b* is b."""
@@ -305,7 +305,7 @@ class Mend(EstimatingMethod):
             matched = torch.lerp(annotations.boxes, nearest, self._state["alpha"])  # b*
         return votes.Matches(matched, top, is_top, places, is_candidate)
 
-    def _scores(
+    def _score_boxes(
         self, matches: votes.Matches, scorer: BoxScorer
     ) -> tuple[SecondStageOutput, SecondStageOutput]:
         """Score b* and, if needed, the proposals, in one call."""
@@ -333,7 +333,7 @@ class Mend(EstimatingMethod):
         state["queue"].copy_(equations.push(state["queue"], *pushed))
         return judged
 
-    def _boxes(
+    def _repair_boxes(
         self,
         annotations: BatchAnnotations,
         matches: votes.Matches,
@@ -366,10 +366,10 @@ class Mend(EstimatingMethod):
         settings = self.settings
         return self.mends_labels and settings.soft_labels and settings.judgement == "posterior"
 
-    def _soft(self, posteriors: Tensor) -> Tensor | None:
+    def _soft_targets(self, posteriors: Tensor) -> Tensor | None:
         return equations.soft_targets(posteriors) if self._is_soft else None
 
-    def _roles(self, verdict: Tensor, annotations: BatchAnnotations) -> Roles:
+    def _choose_roles(self, verdict: Tensor, annotations: BatchAnnotations) -> Roles:
         """Let all annotations train all parts, except DISCARDED ones if labels are hard."""
         if self._is_soft or not self.mends_labels:
             return Roles(

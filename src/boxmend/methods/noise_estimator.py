@@ -22,7 +22,7 @@ UNKNOWN_BOUNDS = (0.0, 1.0)  # of a rate that was not measured
 
 @dataclass(frozen=True)
 class NoiseEstimatorConstants:
-    """When an estimate counts, and when it no longer falls."""
+    """The limits from which on an estimate counts, and from which on it no longer falls."""
 
     negligible_rate: float = 0.02  # an estimate below it counts as no noise
     first_lost_epoch: int = 1  # in the first epoch no class is predicted reliably
@@ -154,12 +154,12 @@ class NoiseEstimator:
     ) -> None:
         """Store evidence and count agreement with one more call of the heads.
 
-        This serves methods that do neither themselves.
+        Methods that do neither themselves call this.
         """
         settings = self.settings
         top, _, is_top = equations.top_proposals(*proposals[:3], settings.num_proposals)
-        none = torch.zeros_like(annotations.labels[..., None])
-        matches = votes.Matches(annotations.boxes, top, is_top, none, none.bool())
+        no_candidate = torch.zeros_like(annotations.labels[..., None])
+        matches = votes.Matches(annotations.boxes, top, is_top, no_candidate, no_candidate.bool())
         count = annotations.boxes.shape[1]
         scores = votes.split_scores(scorer(torch.cat([annotations.boxes, top], dim=1)), count)
         evidence = self.store(annotations, scores[0].probabilities)
@@ -301,7 +301,7 @@ class EstimatingMethod(Method):
     has_warm_up = True
 
     def __init__(self, estimator: NoiseEstimator | None, exchange: Exchange):
-        """Take an estimator if a rate is unknown."""
+        """Keep the estimator; None if no rate is estimated."""
         self.estimator = estimator
         self.exchange = exchange
 

@@ -30,14 +30,14 @@ def unchanged_outcome(annotations: BatchAnnotations, loss: Tensor | None = None)
     measured is NaN there.
     """
     targets = _targets(annotations, annotations.boxes, annotations.labels, annotations.is_box)
-    nothing = torch.full_like(annotations.boxes[..., 0], torch.nan)  # [B, A]
+    not_measured = torch.full_like(annotations.boxes[..., 0], torch.nan)  # [B, A]
     return Outcome(
         rpn=targets,
         roi=targets,
         verdict=torch.full_like(annotations.labels, int(Judgement.UNJUDGED)),
-        loss=nothing if loss is None else torch.where(annotations.is_box, loss, torch.nan),
-        threshold=nothing,
-        confidence=nothing,
+        loss=not_measured if loss is None else torch.where(annotations.is_box, loss, torch.nan),
+        threshold=not_measured,
+        confidence=not_measured,
         num_candidates=torch.zeros_like(annotations.labels),
         labels=annotations.labels,
         matched=annotations.boxes,
@@ -91,11 +91,13 @@ def share_metrics(
     def share(mask: Tensor) -> Tensor:
         return (mask & annotations.is_box).sum() / number
 
-    none = torch.zeros_like(annotations.is_box)
+    no_annotations = torch.zeros_like(annotations.is_box)
     return {
-        "relabelled": share(none if verdict is None else verdict == int(Judgement.RELABELLED)),
-        "unsure": share(none if verdict is None else verdict == int(Judgement.DISCARDED)),
-        "matched": share(none if num_candidates is None else num_candidates > 0),
+        "relabelled": share(
+            no_annotations if verdict is None else verdict == int(Judgement.RELABELLED)
+        ),
+        "unsure": share(no_annotations if verdict is None else verdict == int(Judgement.DISCARDED)),
+        "matched": share(no_annotations if num_candidates is None else num_candidates > 0),
     }
 
 

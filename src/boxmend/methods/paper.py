@@ -30,7 +30,7 @@ from boxmend.runs.settings import PublishedSettings
 
 
 def resolve_constants(settings: PublishedSettings, rates: Rates, steps: EnabledSteps) -> Constants:
-    """Resolve r and alpha by the rates; a rate of 0 disables that half of the method (Table 1)."""
+    """Resolve r and alpha by the rates; a rate of 0 disables that half (Table 1)."""
     if rates.label == 0:
         steps = replace(steps, judge=False, relabel=False)
     if rates.box == 0:
@@ -104,7 +104,7 @@ class PaperMethod(EstimatingMethod):
             self.observe(annotations, proposals, scorer)
         if is_idle:
             return unchanged_outcome(
-                annotations, self._losses_as_given(annotations, scorer, progress)
+                annotations, self._measure_raw_losses(annotations, scorer, progress)
             )
         refined, queue = equations.refine_as_published(
             equations.Annotations(annotations.boxes, annotations.labels, annotations.is_box),
@@ -132,7 +132,7 @@ class PaperMethod(EstimatingMethod):
         return outcome
 
     def phase(self, progress: TrainingProgress) -> Hashable:
-        """Distinguish warm-up, its last steps, which fill the queue, and the steps after it."""
+        """Return the key of warm-up, of its last steps, which fill the queue, or of later steps."""
         return progress.is_warm_up, self._fills_queue(progress)
 
     def class_targets(
@@ -170,7 +170,7 @@ class PaperMethod(EstimatingMethod):
             return False
         return self.estimator.settings.num_proposals == constants.num_proposals
 
-    def _losses_as_given(
+    def _measure_raw_losses(
         self, annotations: BatchAnnotations, scorer: BoxScorer, progress: TrainingProgress
     ) -> Tensor | None:
         """Return L(b, y) [B, A] in warm-up if it is needed, and push it at the end of warm-up."""

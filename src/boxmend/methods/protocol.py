@@ -80,7 +80,7 @@ class BoxFeatures(NamedTuple):
 
 
 class Exchange(Protocol):
-    """Communication that keeps a method's state equal where processes share each batch."""
+    """The communication that keeps a method's state equal where processes share each batch."""
 
     def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Join tensors [n, ...] of all processes along the first axis, in the batch's order."""
@@ -93,11 +93,11 @@ class SingleProcess:
     """The exchange of a process that has the whole batch."""
 
     def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Give the tensors as they are."""
+        """Return the tensors unchanged."""
         return tensors
 
     def all_sum(self, tensor: Tensor, /) -> Tensor:
-        """Give the tensor as it is."""
+        """Return the tensor unchanged."""
         return tensor
 
 
@@ -179,7 +179,7 @@ class Method(Protocol):
         return {}
 
     def report(self) -> Mapping[str, Any]:
-        """Return what the method found out about the dataset, at the end of training."""
+        """Return the findings about the dataset at the end of training."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

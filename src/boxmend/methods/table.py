@@ -87,7 +87,7 @@ class MethodInputs(NamedTuple):
 
 
 class MethodSpec(NamedTuple):
-    """How a method is made, and which detector it needs."""
+    """The way to make a method, and the detector that it needs."""
 
     settings: type[Any]
     """The type of its settings, which are the field `METHOD_SECTIONS[name]` of TrainSettings."""

@@ -29,7 +29,7 @@ def make_detector(settings: TrainSettings, num_labels: int) -> Detector:
             raise UsageError(f"unknown {what} {name!r}; known: {', '.join(sorted(known))}")
     torch.manual_seed(settings.seed)  # the heads start from random weights
     weights = None if settings.weights in (None, "none") else settings.weights
-    numbers = _numbers(settings, DETECTORS[settings.detector].numbers)
+    numbers = _choose_numbers(settings, DETECTORS[settings.detector].numbers)
     return build(settings.detector, num_labels, weights, numbers=numbers)
 
 
@@ -117,15 +117,15 @@ def _open_ledger(run: Path, state: dict[str, Any] | None) -> Ledger:
     return Ledger.resume(run, None if state is None else _with_arrays(state["ledger"]))
 
 
-def _numbers(settings: TrainSettings, numbers: DetectorNumbers) -> DetectorNumbers:
-    given = {
+def _choose_numbers(settings: TrainSettings, numbers: DetectorNumbers) -> DetectorNumbers:
+    chosen = {
         "post_nms_training": settings.proposals,
         "pre_nms_training": settings.pre_nms,
         "roi_samples": settings.rois,
         "box_loss": settings.box_loss,
         "rpn_low_quality": settings.rpn_low_quality,
     }
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     return replace(numbers, **changes, **METHODS[settings.method].detector)
 
 

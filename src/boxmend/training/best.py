@@ -24,7 +24,7 @@ class BestEpoch:
         score: Callable[[Detector, Callable[[], None]], Mapping[str, float]],
         metadata: Mapping[str, str] | None = None,
     ):
-        """Take the function that scores a detector, and the metadata of the file of weights."""
+        """Keep the function that scores a detector, and the metadata of the file of weights."""
         self._run = run
         self._score = score
         self._metadata = metadata
@@ -50,12 +50,12 @@ class BestEpoch:
         """Continue from the result of `state`."""
         self.step, self.scores = state["step"], dict(state["scores"])
 
-    def tidy(self) -> None:
+    def remove_old_weights(self) -> None:
         """Remove the files of weights that no checkpoint needs."""
         kept = None if self.step is None else self._file(self.step)
         remove_candidates(self._run, kept)
 
-    def put(self, path: Path) -> None:
+    def write_weights(self, path: Path) -> None:
         """Write the best weights to a file; `consider` must have been called."""
         assert self.step is not None
         with open_atomic(path) as file:

@@ -1,4 +1,4 @@
-"""The card of a model file: what prediction needs to know besides the weights.
+"""The card of a model file: what prediction needs besides the weights.
 
 It is stored as text in the metadata of model.safetensors.
 """

@@ -50,7 +50,7 @@ class Evaluation:
     num_detections: int
     num_annotations: int
     notes: list[str] = field(default_factory=list)
-    """What readers of the figures should know."""
+    """Notes for readers of the figures."""
     saved: Path | None = None
     """The file in the folder of the run that holds the same figures."""
 
@@ -87,7 +87,7 @@ def evaluate(
             raise UsageError("--detections-out writes the detections of a run; give a run")
         dataset, _ = _load(data)
         detections = read_coco_results(predictions, dataset)
-        return replace(score(detections, dataset), notes=_odd_boxes(detections, dataset))
+        return replace(score(detections, dataset), notes=_note_odd_boxes(detections, dataset))
     assert run is not None
     dataset, addresses = _load(data)
     predicted = detections_of_run(run, dataset, progress=progress, out=detections_out)
@@ -160,7 +160,7 @@ def detections_of_run(
     return predicted
 
 
-def _odd_boxes(detections: Detections, dataset: Dataset) -> list[str]:
+def _note_odd_boxes(detections: Detections, dataset: Dataset) -> list[str]:
     """Return a note about boxes that do not seem to be x, y, width and height in pixels."""
     ends = detections.boxes[:, 2:]
     sides = np.stack([dataset.images.widths, dataset.images.heights], axis=1)

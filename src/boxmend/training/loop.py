@@ -55,7 +55,7 @@ BLINDNESS_CHECK_SHARE, BLINDNESS_CHECK_STEPS = 0.25, 200
 
 
 class Interrupted(BoxmendError):
-    """The run was asked to stop; it saved its state and can be resumed."""
+    """The run stopped on request; it saved its state and can be resumed."""
 
 
 class StepResult(NamedTuple):
@@ -236,7 +236,7 @@ def _recording_stream(training: Training) -> AbstractContextManager[Any]:
 
 
 class _Clock(NamedTuple):
-    """When this process started, and at which step."""
+    """The time and the step at which this process started."""
 
     started: float
     first_step: int
@@ -381,7 +381,7 @@ def _save(training: Training) -> int:
 def _write(training: Training) -> None:
     checkpoint.save(training.output.run, training.state())
     if training.output.best is not None:
-        training.output.best.tidy()
+        training.output.best.remove_old_weights()
 
 
 def _to_cpu(state: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class _Step(NamedTuple):
 
 @dataclass
 class Recorder:
-    """Collects the outcomes of steps on the device, and passes them on to ledger and log."""
+    """The outcomes of recent steps on the device, on their way to ledger and log."""
 
     dataset: Dataset
     ledger: Ledger | None

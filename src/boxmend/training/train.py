@@ -66,8 +66,8 @@ def train(
         _ensure_shareable(settings, processes)
         processes.on_rank_zero(lambda: _tidy_finished(runs.Run(Path(out))))
         processes.on_rank_zero(lambda: runs.ensure_open(out, resume=resume))  # before any work
-        dataset, addresses = _dataset(data)
-        truth = _truth(val, dataset.label_names)
+        dataset, addresses = _load_dataset(data)
+        truth = _load_truth(val, dataset.label_names)
         if settings.keep_best and truth is None:
             raise UsageError("keep_best needs data to score on: name them by --val")
         detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder yet
@@ -77,8 +77,8 @@ def train(
             run_facts["data"]["val_sha256"] = fingerprint(truth)  # scores on other data differ
         _ensure_same_run(settings, run_facts, processes)
         processes.on_rank_zero(lambda: _ensure_unchanged(dataset, truth))
-        with ExitStack() as held, _explain_full_memory(settings):
-            processes.on_rank_zero(lambda: held.enter_context(runs.sole_writer(out)))
+        with ExitStack() as context, _explain_full_memory(settings):
+            processes.on_rank_zero(lambda: context.enter_context(runs.sole_writer(out)))
             run = processes.on_rank_zero(
                 lambda: runs.create(out, asdict(settings), run_facts, resume=resume)
             )
@@ -96,11 +96,11 @@ def train(
 
 @dataclass(frozen=True)
 class Validation:
-    """Scores detectors on the data of --val."""
+    """The data of --val, on which detectors are scored."""
 
     truth: Dataset
     label_names: tuple[str, ...]
-    """Classes of the detectors."""
+    """The classes of the detectors."""
     settings: TrainSettings
     processes: Processes
     listener: Listener
@@ -179,7 +179,7 @@ def _finish(run: runs.Run, training: Training, validation: Validation | None) ->
     summary: dict[str, Any] = {"steps": training.step, "ledger_rows": training.ledger.num_rows}
     best = training.output.best
     if best is not None:
-        best.put(run.path / MODEL_FILE)
+        best.write_weights(run.path / MODEL_FILE)
         summary |= {"best_step": best.step, "val": best.scores}
     else:
         save(training.teacher, run.path / MODEL_FILE, _card_metadata(training))
@@ -264,17 +264,17 @@ def _ensure_same_run(
     processes.ensure_equal(compared, "start all of them with the same command and the same data")
 
 
-def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
+def _load_dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
     if isinstance(data, Dataset):
         return data, [str(source.path) for source in data.sources]
     return load(*data), list(data)
 
 
-def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset | None:
+def _load_truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset | None:
     """Load the data to score on, if any; raise a DataError if no score is possible on them."""
     if not isinstance(val, Dataset) and not val:
         return None
-    truth = _dataset(val)[0]
+    truth = _load_dataset(val)[0]
     ensure_scorable(truth, label_names, "the data to score on (--val)", "the training data")
     return truth
 

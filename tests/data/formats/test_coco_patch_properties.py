@@ -36,7 +36,7 @@ def test_unchanged_documents_are_written_byte_for_byte(data: bytes) -> None:
 
 
 def moved(pairs: Pairs, box: NDArray[np.float64], changed: set[int], choice: str) -> None:
-    """Make the changes to a parsed annotation that a moved box asks for."""
+    """Make the changes to a parsed annotation that follow from a moved box."""
     x1, y1, x2, y2 = box.tolist()
     sides = [x1, y1, x2 - x1, y2 - y1]
     new = list(value(pairs, "bbox"))

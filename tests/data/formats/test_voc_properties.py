@@ -59,7 +59,7 @@ CODECS = {
 
 
 def spellings(name: str, codec: str) -> list[str]:
-    """Ways to write a name; where the encoding lacks a character, CDATA is none of them."""
+    """Return the ways to write a name; CDATA only if the encoding has all characters."""
     is_complete = name.encode(codec, "replace").decode(codec) == name
     return [escape_xml(name), f"<![CDATA[{name}]]>" if is_complete else escape_xml(name)]
 

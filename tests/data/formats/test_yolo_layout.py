@@ -150,7 +150,7 @@ def test_a_split_may_hold_images_and_labels_in_one_folder(tmp_path: Path) -> Non
     assert kinds(dataset) == ["missing-image"]
 
 
-def test_a_label_file_without_its_image_is_kept_and_told(tmp_path: Path) -> None:
+def test_a_label_file_without_its_image_is_kept_and_reported(tmp_path: Path) -> None:
     put_image(tmp_path / "images/train/x.png")
     put_text(tmp_path / "labels/train/x.txt")
     lost = put_text(tmp_path / "labels/train/sub/lost.txt", LINE * 2)

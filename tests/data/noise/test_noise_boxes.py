@@ -97,7 +97,7 @@ def test_only_degenerate_boxes_are_drawn_again() -> None:
     assert result == pytest.approx(np.array([[18, 10, 50, 50], [20, 10, 24.8, 50]]))
 
 
-def test_a_box_that_comes_out_degenerate_twenty_one_times_stays_clean() -> None:
+def test_a_box_that_is_degenerate_after_twenty_redraws_stays_clean() -> None:
     result, made = disturb_with([[20, 10, 21, 50]], ENDLESS, [[[1.0, 0.5, 0.0, 0.5]]])
     assert result.tolist() == [[20, 10, 21, 50]]
     assert [attempt for attempt, _ in made] == list(range(21))  # the first, and 20 again

@@ -72,7 +72,7 @@ def test_the_matrix_is_read_from_class_to_label() -> None:
     torch.testing.assert_close(q, expected)
 
 
-def test_without_noise_the_label_stands_against_any_evidence() -> None:
+def test_without_noise_the_label_is_kept_against_any_evidence() -> None:
     q = posterior(torch.tensor([1.0, 0, 0]), torch.tensor(2), symmetric_transition(0, 3))
     assert q.tolist() == [0, 0, 1]
 

@@ -32,7 +32,7 @@ START, MIDDLE, LATE = (
 
 
 def tiny(name: str, seed: int = 0, **changes: Any) -> Detector:
-    """The tiny detector as a method asks for it, with regressions that move boxes."""
+    """The tiny detector that a method needs, with regressions that move boxes."""
     torch.manual_seed(seed)
     numbers = replace(DETECTORS["tiny"].numbers, **METHODS[name].detector, **changes)
     made = build("tiny", NUM_LABELS, numbers=numbers)
@@ -43,7 +43,7 @@ def tiny(name: str, seed: int = 0, **changes: Any) -> Detector:
 
 
 def lively(name: str, proposals: Proposals, **changes: Any) -> Detector:
-    """A tiny detector with opinions, which is offered these proposals: bags have several boxes."""
+    """A tiny detector with confident scores on these proposals: bags have several boxes."""
     made = tiny(name, roi_samples=120, **changes)
     for key, value in made.network.named_parameters():
         if key.endswith("cls_score.weight"):
@@ -115,10 +115,10 @@ def total(losses: Losses) -> Tensor:
 
 
 class Scripted(Detector):
-    """A detector of two classes whose RoIs and answers are written down; the first stage is mute.
+    """A detector of two classes with given RoIs and outputs, whose first stage has no losses.
 
-    An answer has for each RoI the probabilities of background and both classes, and the deltas of
-    the class it is of; those of other classes are out of all bounds.
+    An output has for each RoI the probabilities of background and both classes, and the deltas of
+    its class; the deltas of other classes are far out of range.
     """
 
     def __init__(self, rois: RoiSample, answers: list[list[tuple[list[float], list[float]]]]):

@@ -69,7 +69,7 @@ dL/dv = (4 (q - 1/2) - .1) q (1 - q) = .9 * .1875 = .16875; times 3/8 and 10/8."
 
 
 def ramp_detector() -> Detector:
-    """What `box_gradient` asks of a detector, for one class."""
+    """The parts of a detector that `box_gradient` uses, for one class."""
 
     def each(pooled: Tensor) -> list[tuple[Tensor, Tensor]]:
         value = pooled.flatten(1) - 37 + math.log(3)  # [n, 1]

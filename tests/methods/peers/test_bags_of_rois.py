@@ -36,7 +36,7 @@ SAMPLE = rois([0, 0, 2, 0], [True, True, True, False], [1, 1, 0, 0])
 
 
 def test_a_bag_holds_the_positive_rois_of_its_annotation() -> None:
-    found = bags.membership(SAMPLE, 3)
+    found = bags.mark_members(SAMPLE, 3)
     assert found.tolist() == [
         [[True, True, False, False], [False] * 4, [False, False, True, False]]
     ]
@@ -91,7 +91,7 @@ def test_scores_are_those_of_the_label_among_all_columns() -> None:
 
 def test_the_best_of_a_bag_is_its_highest_score_and_alone_has_a_gradient() -> None:
     scores = torch.tensor([[[0.3, 0.6, 0.9, 0.99]]], requires_grad=True)
-    best = bags.best_of(scores, bags.membership(SAMPLE, 3))
+    best = bags.find_best(scores, bags.mark_members(SAMPLE, 3))
     assert best.scores[0, [0, 2]].tolist() == pytest.approx([0.6, 0.9])
     assert best.places[0, [0, 2]].tolist() == [1, 2]
     weights = torch.tensor([[2.0, 0, 5]])
@@ -140,7 +140,7 @@ def test_positive_rois_regress_to_the_new_box_of_their_annotation() -> None:
 def test_a_batch_without_rows_for_annotations_has_no_regression_targets() -> None:
     nothing = rois([0] * 4, [False] * 4, [0] * 4)
     assert not bags.with_box_targets(torch.zeros(1, 0, 4), nothing, NUMBERS).deltas.any()
-    assert bags.membership(nothing, 0).shape == (1, 0, 4)
+    assert bags.mark_members(nothing, 0).shape == (1, 0, 4)
 
 
 def test_bags_have_weights_by_class_and_classes_weigh_equally() -> None:

@@ -16,9 +16,9 @@ from boxmend.methods.peers.co_teaching import (
     forget_rate,
     forget_share,
     is_dropped,
+    mark_own_rois,
     masked_median,
     object_losses,
-    owners,
     relative_losses,
     remove_dropped,
 )
@@ -119,7 +119,7 @@ def test_an_annotation_has_the_mean_losses_of_its_positive_rois() -> None:
     found = object_losses(
         outputs([[1, -2, 0, 0], [0.5, 0.5, -0.5, 0.5], [0, 0, 0, 1], [9, 9, 9, 9]]),
         SAMPLE,
-        owners(SAMPLE, 3),
+        mark_own_rois(SAMPLE, 3),
         "l1",
     )
     # -log(1/4) and -log(1/2) for annotation 0, -log(1/8) for 1
@@ -133,7 +133,7 @@ def test_the_box_loss_is_the_detectors_own() -> None:
     found = object_losses(
         outputs([[1, -2, 0, 0], [1 / 18, 0, 0, 0], [0, 0, 0, 1], [9, 9, 9, 9]]),
         SAMPLE,
-        owners(SAMPLE, 3),
+        mark_own_rois(SAMPLE, 3),
         "smooth_l1",
     )
     # |d| - 1/18 above beta = 1/9: (3 - 2/18 + 1 - 1/18) / 2; below, d^2 / (2/9) = 9/2 / 324
@@ -141,7 +141,7 @@ def test_the_box_loss_is_the_detectors_own() -> None:
 
 
 def test_no_annotations_have_no_losses() -> None:
-    found = object_losses(outputs([[0.0] * 4] * 4), SAMPLE, owners(SAMPLE, 0), "l1")
+    found = object_losses(outputs([[0.0] * 4] * 4), SAMPLE, mark_own_rois(SAMPLE, 0), "l1")
     assert [part.shape for part in found] == [(1, 0)] * 3
 
 
@@ -223,7 +223,7 @@ def test_annotations_that_neither_network_measured_have_an_infinite_loss(
 
 
 def test_rois_of_dropped_annotations_are_neither_positive_nor_negative() -> None:
-    left = remove_dropped(SAMPLE, owners(SAMPLE, 3), torch.tensor([[True, False, False]]))
+    left = remove_dropped(SAMPLE, mark_own_rois(SAMPLE, 3), torch.tensor([[True, False, False]]))
     assert left.is_sampled.tolist() == [[False, True, False, True]]  # background stays
     assert left.is_positive.tolist() == [[False, True, False, False]]
     assert torch.equal(left.boxes, SAMPLE.boxes)
@@ -232,6 +232,6 @@ def test_rois_of_dropped_annotations_are_neither_positive_nor_negative() -> None
 def test_without_dropped_annotations_the_sample_is_unchanged() -> None:
     for number in (0, 3):
         none = torch.zeros(1, number, dtype=torch.bool)
-        left = remove_dropped(SAMPLE, owners(SAMPLE, number), none)
+        left = remove_dropped(SAMPLE, mark_own_rois(SAMPLE, number), none)
         assert torch.equal(left.is_sampled, SAMPLE.is_sampled)
         assert torch.equal(left.is_positive, SAMPLE.is_positive)

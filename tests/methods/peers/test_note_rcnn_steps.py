@@ -147,7 +147,7 @@ def test_the_memory_rests_once_seeds_are_chosen(annotations: BatchAnnotations) -
 def one_by_one(
     detector: Detector, made: NoteRcnn, annotations: BatchAnnotations, seeds: set[int]
 ) -> dict[str, float]:
-    """The second stage's losses as the words say them, RoI by RoI."""
+    """Compute the losses of the second stage as the description defines them, RoI by RoI."""
     context, settings = work_on(detector, annotations, APART), made.settings
     is_real = annotations.is_box | annotations.is_ignored
     boxes = annotations.boxes.nan_to_num(nan=1.0)

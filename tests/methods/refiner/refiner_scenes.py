@@ -95,7 +95,7 @@ class RoiHeadsByHand(nn.Module):
 
 
 class ModelByHand(nn.Module):
-    """As much of a two-stage model as a Refiner looks at."""
+    """The parts of a two-stage model that a Refiner uses."""
 
     def __init__(self, head: nn.Module | None = None, predictor: nn.Module | None = None) -> None:
         super().__init__()

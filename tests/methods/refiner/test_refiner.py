@@ -159,7 +159,7 @@ def test_a_box_moves_by_alpha_to_the_proposal_that_fits_it() -> None:
 def test_discarded_annotations_are_left_out_with_all_their_fields() -> None:
     """After a step of warm-up T is the lower of two losses; that of the labels 1 and 2 is higher.
 
-    The heads say 3, 3, 2 and 3 where the labels are 1, 3, 2 and 2.
+    The heads predict 3, 3, 2 and 3 where the labels are 1, 3, 2 and 2.
     """
     refiner = refiner_of(
         ModelByHand(),

@@ -1,4 +1,4 @@
-"""A Refiner that is used wrongly says so at once, and says what to do."""
+"""Wrong use of a Refiner raises an error at once, with the remedy."""
 
 from typing import Any
 

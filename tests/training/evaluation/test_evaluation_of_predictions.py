@@ -82,7 +82,7 @@ def test_an_id_of_two_joined_files_is_refused_unless_a_name_goes_with_it(tmp_pat
     assert rows(image_id=4, file_name="four.jpg") == [1]
 
 
-def test_boxes_given_by_corners_or_in_fractions_are_asked_about(tmp_path: Path) -> None:
+def test_boxes_by_corners_or_in_fractions_give_a_note(tmp_path: Path) -> None:
     data = two_images(tmp_path)
     # Of a box 400, 300 to 600, 400 the corners end at 1000 and 700 in an image of 640 x 480.
     by_corners = [one | {"bbox": [400, 300, 600, 400]} for one in DETECTIONS[:1]]
@@ -184,7 +184,7 @@ def test_nothing_to_be_found_gives_null_and_no_detection_gives_zero(tmp_path: Pa
     assert told["by_label"] == {}
 
 
-def test_images_of_several_datasets_are_told_by_name(tmp_path: Path) -> None:
+def test_images_of_several_datasets_are_distinguished_by_name(tmp_path: Path) -> None:
     one = two_images(tmp_path / "one")
     other = two_images(
         tmp_path / "other",
@@ -233,7 +233,7 @@ def test_annotations_of_no_known_image_or_class_are_not_asked_for(tmp_path: Path
         ({"predictions": "p", "data": "nowhere"}, UsageError, "nowhere: no such file or folder"),
     ],
 )
-def test_wrong_use_is_told(
+def test_wrong_use_is_refused(
     tmp_path: Path, arguments: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):

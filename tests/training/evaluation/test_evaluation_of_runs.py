@@ -96,7 +96,7 @@ def test_the_scores_are_replaced_each_time(place: Path) -> None:
         assert written["addresses"] == [f"{place / 'toys'}:{split}"]
 
 
-def test_classes_are_matched_by_name_and_unknown_ones_said(place: Path) -> None:
+def test_classes_are_matched_by_name_and_unknown_ones_noted(place: Path) -> None:
     plain = evaluate(place / "run", data=f"{place / 'toys'}:val")
     told = evaluate(place / "run", data=relabelled(place, star="comet", ring="halo"))
     assert told.by_label["gear"] == plain.by_label["gear"]
@@ -110,7 +110,7 @@ def test_classes_are_matched_by_name_and_unknown_ones_said(place: Path) -> None:
     assert told.figures["AP"] == pytest.approx(np.mean(known))
 
 
-def test_images_that_cannot_be_read_are_said_and_find_nothing(place: Path) -> None:
+def test_unreadable_images_are_reported_and_have_no_detections(place: Path) -> None:
     dataset = relabelled(place)
     dataset.images.paths[2] = str(place / "gone.png")
     told = evaluate(place / "run", data=dataset)

@@ -203,7 +203,7 @@ def test_progress_counts_to_the_end(tmp_path: Path) -> None:
     assert told == [(64, 70), (70, 70)]
 
 
-def test_an_epoch_that_is_given_up_leaves_no_thread_behind(drawn: Dataset) -> None:
+def test_an_abandoned_epoch_leaves_no_thread_behind(drawn: Dataset) -> None:
     before = threading.active_count()
     batches = loader(drawn, options=STREAMED).epoch(0)
     next(batches)

@@ -102,7 +102,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_is_told_with_its_name(name: str, tmp_path: Path) -> None:
+def test_the_message_names_a_broken_file(name: str, tmp_path: Path) -> None:
     data, message = BROKEN[name]
     path = tmp_path / "broken.img"
     path.write_bytes(data)
@@ -122,7 +122,7 @@ def missing(path: Path) -> None:
         (os.mkfifo, "a pipe, not a regular file"),
     ],
 )
-def test_what_is_no_file_is_told_with_its_name(
+def test_the_message_names_a_path_that_is_not_a_file(
     make: Callable[[Path], None], message: str, tmp_path: Path
 ) -> None:
     make(tmp_path / "thing.png")
@@ -130,12 +130,12 @@ def test_what_is_no_file_is_told_with_its_name(
         decode(str(tmp_path / "thing.png"))
 
 
-def test_a_path_that_no_file_system_holds_is_told() -> None:
+def test_an_impossible_path_is_reported() -> None:
     with pytest.raises(DataError, match="null"):
         decode("a\0b.png")
 
 
-def test_a_callers_leniency_is_kept_out_and_given_back(
+def test_the_callers_pillow_settings_are_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)

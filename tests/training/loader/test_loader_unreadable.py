@@ -88,7 +88,9 @@ def test_a_streamed_image_that_vanishes_later_is_black_and_teaches_nothing(tmp_p
         list(strict.in_order(2))
 
 
-def test_a_wrongly_recorded_size_is_told_and_the_files_size_taken(tmp_path: Path) -> None:
+def test_a_wrongly_recorded_size_is_reported_and_the_size_of_the_file_is_used(
+    tmp_path: Path,
+) -> None:
     dataset = dataset_with(tmp_path, [(64, 32), (64, 64)], [(0, (0, 0, 64, 32))])
     dataset.images.widths[0], dataset.images.heights[0] = 32, 64
     dataset.images.widths[1] = 0  # unknown is not wrong

@@ -26,7 +26,7 @@ from tests.training.prediction.prediction_runs import (
 
 
 def seen(picture: np.ndarray) -> PaddedDetections:
-    """What the model says about pixels [H, W, 3] that need no scaling."""
+    """Return the detections of the model in pixels [H, W, 3] that need no scaling."""
     height, width = picture.shape[:2]
     canvas = np.zeros((1, 3, -(-height // 32) * 32, -(-width // 32) * 32), np.uint8)
     canvas[0, :, :height, :width] = picture.transpose(2, 0, 1)
@@ -143,7 +143,9 @@ def test_what_cannot_be_read_is_named_and_left_out(finished: Path, tmp_path: Pat
     assert len(results) == len(predict(finished, [good]))
 
 
-def test_where_nothing_can_be_read_the_first_reason_is_told(finished: Path, tmp_path: Path) -> None:
+def test_if_no_image_can_be_read_the_message_has_the_first_reason(
+    finished: Path, tmp_path: Path
+) -> None:
     (tmp_path / "a.jpg").write_text("no image")
     whole = drawn(tmp_path / "sub" / "whole.png").read_bytes()
     (tmp_path / "sub" / "whole.png").write_bytes(whole[: len(whole) // 2])

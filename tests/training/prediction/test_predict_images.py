@@ -1,4 +1,4 @@
-"""Which images are looked at, and what they are called."""
+"""The images to predict on, and their ids and names."""
 
 import json
 import os
@@ -81,13 +81,13 @@ def test_ids_of_several_inputs_are_kept_apart(tmp_path: Path) -> None:
     assert len(set(found.ids.tolist())) == 4
 
 
-def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no image")
     with pytest.raises(DataError, match=r"contains no images \(\.jpg, \.jpeg, \.png"):
         gather_images([tmp_path])
 
 
-def test_wrong_arguments_are_told(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no images given; name image files, folders of images"):
         gather_images([])
     with pytest.raises(UsageError, match=r"nowhere.png: no such file or folder"):

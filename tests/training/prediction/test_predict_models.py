@@ -47,7 +47,7 @@ def test_an_audit_has_no_model(tmp_path: Path) -> None:
         open_model(tmp_path / "audit")
 
 
-def test_what_is_no_run_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere: no such run, and no such model file"):
         open_model(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"has no run\.json, so it is not the folder of a run"):
@@ -58,7 +58,7 @@ def test_what_is_no_run_is_told(tmp_path: Path) -> None:
         open_model(run.path)
 
 
-def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
     text = tmp_path / "text.safetensors"
     text.write_text("no model")
     with pytest.raises(DataError, match=r"text.safetensors: not a readable safetensors file"):
@@ -90,7 +90,9 @@ def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
         ({"label_names": "[" * 100_000}, "its metadata are damaged"),
     ],
 )
-def test_a_damaged_card_is_told_with_the_file(changes: dict[str, str], message: str) -> None:
+def test_the_message_names_the_file_of_a_damaged_card(
+    changes: dict[str, str], message: str
+) -> None:
     told = {"detector": "tiny", **CARD.metadata(), **changes}
     with pytest.raises(DataError, match=r"m.safetensors: ") as caught:
         read_card(told, "m.safetensors")

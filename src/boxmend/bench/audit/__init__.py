@@ -98,7 +98,7 @@ def measure_audit(
 ) -> AuditFigures:
     """Score an audit of these predictions, and the other finders, by the truth."""
     chosen = choose_fixes(audit.fixes, {}, precision)
-    taken = audit.fixes.take(chosen.rows)
+    chosen_fixes = audit.fixes.take(chosen.rows)
     knows_missing = get_true_objects(truth).are_all_known
     return AuditFigures(
         images=len(dataset.images),
@@ -115,7 +115,9 @@ def measure_audit(
         called_wrong=called_wrong(audit.p_wrong),
         missing=assess_fixes(dataset, audit.missing, truth) if knows_missing else None,
         fixes=assess_fixes(dataset, audit.fixes, truth),
-        at_precision=AtPrecision(precision, chosen.num_left, assess_fixes(dataset, taken, truth)),
+        at_precision=AtPrecision(
+            precision, chosen.num_left, assess_fixes(dataset, chosen_fixes, truth)
+        ),
     )
 
 

@@ -28,13 +28,13 @@ from boxmend.data.fingerprint import fingerprint
 from boxmend.data.progress import Progress
 from boxmend.errors import DataError, UsageError
 
-MEASURED_CODE = ("auditing", "bench/audit", "data/noise", "scoring")  # decides the figures
+MEASURED_CODE = ("auditing", "bench/audit", "data/noise", "scoring")  # determines the figures
 REMEDY = "remove the file; the suite then measures that cell again"
 
 
 @dataclass(frozen=True, eq=False)
 class SuiteInputs:
-    """What all cells share."""
+    """The inputs that all cells share."""
 
     dataset: Dataset
     predictions: Predictions
@@ -42,10 +42,15 @@ class SuiteInputs:
     seeds: tuple[int, ...]
 
     def identity(self) -> dict[str, str]:
-        """Return what decides the figures of a cell, besides its regime and seed."""
+        """Return everything that determines the figures of a cell except its regime and seed."""
         digest = hashlib.sha256()
-        found = self.predictions
-        for column in (found.image_rows, found.labels, found.scores, found.boxes):
+        detections = self.predictions
+        for column in (
+            detections.image_rows,
+            detections.labels,
+            detections.scores,
+            detections.boxes,
+        ):
             digest.update(np.ascontiguousarray(column, np.float64).tobytes())
         return {
             "data_sha256": fingerprint(self.dataset),
@@ -96,7 +101,7 @@ def write_cell(path: Path, cell: dict[str, Any]) -> None:
 
 
 def read_cell(path: Path, identity: dict[str, str], settings: dict[str, Any]) -> dict[str, Any]:
-    """Read a finished cell; refuse one with other settings, of other data or of other code."""
+    """Read a finished cell; raise an error if it is damaged, or of other settings, data or code."""
     try:
         text = split_json_digest(read_record(path))
     except DamagedError as error:
@@ -105,8 +110,8 @@ def read_cell(path: Path, identity: dict[str, str], settings: dict[str, Any]) ->
         raise DataError(f"{path}: has no digest, so the suite did not write it; {REMEDY}")
     cell: dict[str, Any] = json.loads(text)
     known = cell["identity"] | {"settings": cell["settings"]}
-    wanted = identity | {"settings": settings}
-    changed = [name for name, value in wanted.items() if known.get(name) != value]
+    expected = identity | {"settings": settings}
+    changed = [name for name, value in expected.items() if known.get(name) != value]
     if changed:
         raise UsageError(
             f"{path}: this cell was measured with another {changed[0]}; "
@@ -116,7 +121,7 @@ def read_cell(path: Path, identity: dict[str, str], settings: dict[str, Any]) ->
 
 
 def _digest_code() -> str:
-    """Return a hash of the source files that decide the figures."""
+    """Return a hash of the source files that determine the figures."""
     digest = hashlib.sha256()
     root = Path(boxmend.__file__).parent
     for package in MEASURED_CODE:
@@ -126,7 +131,7 @@ def _digest_code() -> str:
 
 
 def parse_seeds(number: int, first: int) -> tuple[int, ...]:
-    """Return `number` seeds from `first` on; refuse none and negative ones."""
+    """Return `number` seeds from `first` on; raise a UsageError without any, or if one is < 0."""
     if number < 1 or first < 0:
         raise UsageError(
             f"--seeds is {number} and --first-seed is {first}; expected at least one seed, "

@@ -54,7 +54,7 @@ RATE_OF_KIND = {
 def measure_cell(
     dataset: Dataset, predictions: Predictions, regime: Regime, seed: int
 ) -> dict[str, Any]:
-    """Disturb a dataset, let all finders judge it, and return their figures as plain data."""
+    """Disturb a dataset, run all finders on it, and return their figures as plain data."""
     detections = as_detections(predictions)
     settings = regime.with_seed(seed)
     noisy = disturb(dataset, settings, detections)
@@ -76,8 +76,8 @@ def measure_cell(
         ],
         "images": _rank_images(noisy.dataset, truth, scene, result, errors),
         "promise": {
-            f"{wanted:g}": _count_taken(noisy.dataset, truth, result.fixes, wanted)
-            for wanted in PRECISIONS
+            f"{precision:g}": _count_taken(noisy.dataset, truth, result.fixes, precision)
+            for precision in PRECISIONS
         },
         "calibration": _bin_fixes(noisy.dataset, truth, result.fixes),
         "yield": _measure_yield(noisy.dataset, truth, result.fixes),
@@ -93,7 +93,7 @@ def _rank_images(
     result: AuditLike,
     errors: Mapping[Kind, Mask],
 ) -> list[dict[str, Any]]:
-    """Return the AP of rankings of images: which of them have an error of each kind?"""
+    """Return the AP of rankings of images by whether they have an error of each kind."""
     theirs = score_images(scene.objects, scene.detections, scene.table)
     ours = score_images_by_audit(dataset, result.p_wrong, result.missing)
     objects = get_true_objects(truth)
@@ -131,27 +131,31 @@ def _count_taken(
 
 
 def _bin_fixes(dataset: Dataset, truth: KnownTruth, fixes: Fixes) -> dict[str, Any]:
-    """Return the sums of all proposed fixes in bins of their probability, to pool seeds by."""
+    """Return sums over all proposed fixes in bins of their probability; seeds add them up."""
     return {
         kind: [
             {
-                "number": one.number,
-                "expected": (one.mean or 0.0) * one.number,
-                "right": (one.happened or 0.0) * one.number,
+                "number": part.number,
+                "expected": (part.mean or 0.0) * part.number,
+                "right": (part.happened or 0.0) * part.number,
             }
-            for one in counts.calibration.bins
+            for part in counts.calibration.bins
         ]
         for kind, counts in assess_fixes(dataset, fixes, truth).by_kind.items()
     }
 
 
 def _measure_yield(dataset: Dataset, truth: KnownTruth, fixes: Fixes) -> dict[str, int]:
-    """Return the most top-ranked fixes of which 95 % are right, and what 0.95 takes of them."""
+    """Return the number of top-ranked fixes that are 95 % right, and the fixes taken at 0.95."""
     is_right = mark_right_fixes(dataset, fixes, truth)
     is_counted = mark_counted_fixes(dataset, fixes, truth, is_right)
     p_fix, is_right = fixes.p_fix[is_counted], is_right[is_counted]
-    taken = _count_taken(dataset, truth, fixes, YIELD_PRECISION)[IN_ALL]
-    return {"k": _count_precise(p_fix, is_right), "taken": taken["fixes"], "right": taken["right"]}
+    chosen = _count_taken(dataset, truth, fixes, YIELD_PRECISION)[IN_ALL]
+    return {
+        "k": _count_precise(p_fix, is_right),
+        "taken": chosen["fixes"],
+        "right": chosen["right"],
+    }
 
 
 def _count_precise(p_fix: Floats, is_right: Mask) -> int:
@@ -182,16 +186,16 @@ def _compare_rates(
         Kind.SPURIOUS: errors[Kind.SPURIOUS].sum() / max(len(scene.rows), 1),
         Kind.DUPLICATE: errors[Kind.DUPLICATE].sum() / max(len(scene.rows), 1),
     }
-    found: dict[str, dict[str, float]] = {}
+    rates_by_kind: dict[str, dict[str, float]] = {}
     for kind, true_rate in true_rates.items():
         rate = rates[RATE_OF_KIND[kind]]
-        found[kind.words] = {
+        rates_by_kind[kind.words] = {
             "true": float(true_rate),
             "estimate": float(rate.value),
             "low": float(rate.low),
             "high": float(rate.high),
         }
-    return found
+    return rates_by_kind
 
 
 def name_finders() -> Sequence[str]:

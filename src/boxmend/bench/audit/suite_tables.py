@@ -11,12 +11,12 @@ from boxmend.bench.audit.suite_cell import name_finders
 from boxmend.scoring.finders import OURS
 from boxmend.scoring.fixes import IN_ALL
 
-MIN_FIXES_OF_PROMISE = 50  # with fewer, the share of right ones says little
+MIN_FIXES_OF_PROMISE = 50  # with fewer, the share of right fixes says little
 MIN_FIXES_OF_CALIBRATION = 200
 MAX_CALIBRATION_ERROR = 0.05
-MIN_K = 100
-MIN_SHARE_OF_K = 0.6
-TIE = 0.01  # difference of two APs
+MIN_NUM_YIELD = 100
+MIN_TAKEN_SHARE = 0.6
+MAX_TIE_DIFFERENCE = 0.01  # difference of two APs
 HELD, BROKEN, TOO_FEW = "held", "broken", "too few"
 
 Cell = Mapping[str, Any]
@@ -30,7 +30,7 @@ class RankingRow:
     regime: str
     errors: float
     ap: dict[str, float | None]
-    """By finder; None if it does not know the kind."""
+    """The AP by finder; None for a finder that does not know the kind."""
     verdict: str
     """"best", "tie" (within 0.01 of the best other finder) or "behind"."""
 
@@ -65,11 +65,11 @@ class CalibrationRow:
 
 @dataclass(frozen=True)
 class YieldRow:
-    """How many of the fixes that could be taken are taken at 0.95, as sums over the seeds."""
+    """The fixes that are taken at 0.95, and that could be taken, as sums over the seeds."""
 
     regime: str
     k: int
-    """The most top-ranked fixes of which 95 % are right."""
+    """The largest number of top-ranked fixes of which 95 % are right."""
     taken: int
     right: int
     verdict: str
@@ -161,35 +161,35 @@ def _name_kinds(regimes: Sequence[tuple[str, list[Cell]]]) -> list[str]:
 
 
 def _mean_ap(cells: Sequence[Cell], kind: str, finder: str) -> float | None:
-    found = [
+    values = [
         row["ap"]
         for cell in cells
         for row in cell["ranking"]
         if row["kind"] == kind and row["finder"] == finder and row["ap"] is not None
     ]
-    return float(np.mean(found)) if found else None
+    return float(np.mean(values)) if values else None
 
 
 def _judge_ranking(ap: Mapping[str, float | None]) -> str:
     ours = ap[OURS] or 0.0
     others = [value for name, value in ap.items() if name != OURS and value is not None]
     best = max(others, default=0.0)
-    if ours > best + TIE:
+    if ours > best + MAX_TIE_DIFFERENCE:
         return "best"
-    return "tie" if ours >= best - TIE else "behind"
+    return "tie" if ours >= best - MAX_TIE_DIFFERENCE else "behind"
 
 
 def _pool_promises(name: str, cells: Sequence[Cell]) -> list[PromiseRow]:
     rows = []
-    for wanted in cells[0]["promise"]:
-        taken = [cell["promise"][wanted][IN_ALL] for cell in cells]
-        fixes = sum(counts["fixes"] for counts in taken)
-        right = sum(counts["right"] for counts in taken)
+    for precision in cells[0]["promise"]:
+        counts_of_cells = [cell["promise"][precision][IN_ALL] for cell in cells]
+        fixes = sum(counts["fixes"] for counts in counts_of_cells)
+        right = sum(counts["right"] for counts in counts_of_cells)
         share = wilson_interval(right, fixes)
-        verdict = HELD if share.high >= float(wanted) else BROKEN
+        verdict = HELD if share.high >= float(precision) else BROKEN
         if fixes < MIN_FIXES_OF_PROMISE:
             verdict = TOO_FEW
-        row = PromiseRow(name, float(wanted), fixes, right, share.low, share.high, verdict)
+        row = PromiseRow(name, float(precision), fixes, right, share.low, share.high, verdict)
         rows.append(row)
     return rows
 
@@ -218,11 +218,11 @@ def _pool_calibration(name: str, cells: Sequence[Cell]) -> list[CalibrationRow]:
 
 
 def _pool_yields(name: str, cells: Sequence[Cell]) -> YieldRow:
-    k, taken, right = (
+    k, num_taken, right = (
         sum(cell["yield"][column] for cell in cells) for column in ("k", "taken", "right")
     )
-    verdict = HELD if taken >= MIN_SHARE_OF_K * k else BROKEN
-    return YieldRow(name, k, taken, right, verdict if k >= MIN_K else TOO_FEW)
+    verdict = HELD if num_taken >= MIN_TAKEN_SHARE * k else BROKEN
+    return YieldRow(name, k, num_taken, right, verdict if k >= MIN_NUM_YIELD else TOO_FEW)
 
 
 def _pool_rates(name: str, cells: Sequence[Cell]) -> list[RateRow]:
@@ -251,13 +251,13 @@ def _pool_images(regimes: Sequence[tuple[str, list[Cell]]]) -> list[ImageRow]:
     kinds = dict.fromkeys(row["kind"] for _, cells in regimes for row in cells[0]["images"])
     for kind in kinds:
         for name, cells in regimes:
-            found = [row for cell in cells for row in cell["images"] if row["kind"] == kind]
-            images = float(np.mean([row["images"] for row in found]))
+            with_kind = [row for cell in cells for row in cell["images"] if row["kind"] == kind]
+            images = float(np.mean([row["images"] for row in with_kind]))
             if not images:
                 continue
             ap: dict[str, float | None] = {}
-            for finder in dict.fromkeys(row["finder"] for row in found):
-                values = [row["ap"] for row in found if row["finder"] == finder]
+            for finder in dict.fromkeys(row["finder"] for row in with_kind):
+                values = [row["ap"] for row in with_kind if row["finder"] == finder]
                 known = [value for value in values if value is not None]
                 ap[finder] = float(np.mean(known)) if known else None
             rows.append(ImageRow(kind, name, images, ap))

@@ -5,7 +5,7 @@ iou.svg, changes.svg, ... figures of the report without photographs, with their 
 before-after.jpg          images with their noisy annotations, and below with the mended ones
 
 The pictures show the same images for all methods under one noise: the choice depends on the noisy
-annotations, never on the results.
+annotations and not on the results.
 """
 
 import io
@@ -28,15 +28,15 @@ from boxmend.web.text import display_text
 
 ARTIFACTS_FOLDER = "artifacts"
 PICTURE_FILE = "before-after.jpg"
-DRAWN = ("losses", "iou", "changes", "threshold", "verdicts")
-MOST_BYTES = 300_000  # of the folder
-PICTURE_BYTES = 180_000
-LARGEST_FIGURE = 60_000  # bytes of one figure with its numbers
-QUALITIES = (85, 75, 60, 45, 30)  # of a JPEG, until it is small enough
-SHOWN = 5  # images, before and after
-FEWEST, MOST = 2, 6  # annotations of an image that is shown: more cannot be read
-SIDE = 288  # pixels of an image's long side
-LONGEST = 20  # signs of a caption
+FIGURE_NAMES = ("losses", "iou", "changes", "threshold", "verdicts")
+MAX_FOLDER_BYTES = 300_000  # of all files
+MAX_PICTURE_BYTES = 180_000
+MAX_FIGURE_BYTES = 60_000  # bytes of one figure with its numbers
+JPEG_QUALITIES = (85, 75, 60, 45, 30)  # tried in turn until the picture is small enough
+NUM_SHOWN_IMAGES = 5  # before and after
+MIN_ANNOTATIONS, MAX_ANNOTATIONS = 2, 6  # of a shown image; captions of more would overlap
+LONG_SIDE_PIXELS = 288  # of each image
+MAX_CAPTION_CHARACTERS = 20
 
 
 def write_artifacts(folder: Path, record: RunRecord) -> list[Path]:
@@ -46,25 +46,25 @@ def write_artifacts(folder: Path, record: RunRecord) -> list[Path]:
     OutputError if a file cannot be written.
     """
     assert record.truth is not None
-    beside = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
+    temporary = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
     try:
-        for figure in _figures(record):
-            write_figures([figure], beside)
-        picture = before_and_after(record.opened, record.changes, record.truth)
+        for figure in _choose_figures(record):
+            write_figures([figure], temporary)
+        picture = draw_before_and_after(record.opened, record.changes, record.truth)
         if picture is not None:
-            beside.mkdir(parents=True, exist_ok=True)
-            (beside / PICTURE_FILE).write_bytes(picture)
-        if not beside.is_dir():
+            temporary.mkdir(parents=True, exist_ok=True)
+            (temporary / PICTURE_FILE).write_bytes(picture)
+        if not temporary.is_dir():
             return []
         shutil.rmtree(folder, ignore_errors=True)
-        beside.rename(folder)
+        temporary.rename(folder)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return sorted(folder.iterdir())
 
 
-def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> bytes | None:
+def draw_before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> bytes | None:
     """Draw images before and after mending as JPEG; None without changes or suitable images.
 
     True boxes are white, annotations with a wrong label red, others green.
@@ -72,21 +72,21 @@ def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> by
     rows = choose_images(opened, truth)
     if not rows or not len(changes):
         return None
-    given = opened.dataset
-    labels, boxes = given.labels.copy(), given.boxes.copy()
+    dataset = opened.dataset
+    labels, boxes = dataset.labels.copy(), dataset.boxes.copy()
     labels[changes.rows], boxes[changes.rows] = changes.labels, changes.boxes
     panels = [
-        _panel(opened, truth, image, said)
-        for said in ((given.labels, given.boxes), (labels, boxes))
+        _make_panel(opened, truth, image, annotations)
+        for annotations in ((dataset.labels, dataset.boxes), (labels, boxes))
         for image in rows
     ]
-    picture = draw_sheet(panels, columns=len(rows), side=SIDE)
+    picture = draw_sheet(panels, columns=len(rows), side=LONG_SIDE_PIXELS)
     content = b""
-    for quality in QUALITIES:
+    for quality in JPEG_QUALITIES:
         file = io.BytesIO()
         picture.save(file, "JPEG", quality=quality, optimize=True)
         content = file.getvalue()
-        if len(content) <= PICTURE_BYTES:
+        if len(content) <= MAX_PICTURE_BYTES:
             return content
     return None
 
@@ -101,49 +101,49 @@ def choose_images(opened: OpenRun, truth: KnownTruth) -> list[int]:
     counts = np.bincount(dataset.image_rows, minlength=number)
     is_wrong = (dataset.labels != truth.labels) & ~truth.is_spurious
     wrong = np.bincount(dataset.image_rows[is_wrong], minlength=number)
-    is_few = (counts >= FEWEST) & (counts <= MOST)
+    is_few = (counts >= MIN_ANNOTATIONS) & (counts <= MAX_ANNOTATIONS)
     chosen = np.flatnonzero(is_few & (wrong > 0))
-    if len(chosen) < SHOWN:
+    if len(chosen) < NUM_SHOWN_IMAGES:
         chosen = np.flatnonzero(is_few)
-    rows: list[int] = chosen[:SHOWN].tolist()
+    rows: list[int] = chosen[:NUM_SHOWN_IMAGES].tolist()
     return rows
 
 
-def _figures(record: RunRecord) -> list[Figure]:
+def _choose_figures(record: RunRecord) -> list[Figure]:
     """Return the figures that apply to the run and are small enough."""
-    found, room = [], MOST_BYTES - PICTURE_BYTES
-    for name in DRAWN:
+    figures, bytes_left = [], MAX_FOLDER_BYTES - MAX_PICTURE_BYTES
+    for name in FIGURE_NAMES:
         figure = FIGURES[name](record)
         if figure is None:
             continue
-        size = 2 * len(figure.svg) + 40 * len(figure.rows)  # with its styles, and the numbers
-        if size <= min(LARGEST_FIGURE, room):
-            found.append(figure)
-            room -= size
-    return found
+        size = 2 * len(figure.svg) + 40 * len(figure.rows)  # with its styles and numbers
+        if size <= min(MAX_FIGURE_BYTES, bytes_left):
+            figures.append(figure)
+            bytes_left -= size
+    return figures
 
 
-def _panel(
+def _make_panel(
     opened: OpenRun,
     truth: KnownTruth,
     image: int,
-    said: tuple[NDArray[np.int64], NDArray[np.float64]],
+    annotations: tuple[NDArray[np.int64], NDArray[np.float64]],
 ) -> Panel:
-    dataset, (labels, boxes) = opened.dataset, said
+    dataset, (labels, boxes) = opened.dataset, annotations
     outlines: list[Outline] = []
     for row in np.flatnonzero(dataset.image_rows == image).tolist():
         label = int(labels[row])
         if not truth.is_spurious[row]:
-            outlines.append(_outline(truth.boxes[row].tolist(), WHITE))
+            outlines.append(_make_outline(truth.boxes[row].tolist(), WHITE))
         color = GREEN if label == int(truth.labels[row]) else RED
-        name = display_text(dataset.label_names[label], LONGEST)
-        outlines.append(_outline(boxes[row].tolist(), color, name))
+        name = display_text(dataset.label_names[label], MAX_CAPTION_CHARACTERS)
+        outlines.append(_make_outline(boxes[row].tolist(), color, name))
     path = dataset.images.paths[image]
     if not path:
         raise BoxmendError(f"image {image} has no file")
     return Panel(Path(path), outlines)
 
 
-def _outline(box: Sequence[float], color: Color, caption: str = "") -> Outline:
+def _make_outline(box: Sequence[float], color: Color, caption: str = "") -> Outline:
     x1, y1, x2, y2 = box
     return Outline((x1, y1, x2, y2), color, caption)

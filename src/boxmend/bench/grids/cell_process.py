@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from boxmend.runs.opening import OpenRun
     from boxmend.scoring.corrections import KnownTruth
 
-FOLLOWS_STDIN = "--follow-stdin"  # the process ends with the process that started it
+FOLLOW_STDIN_FLAG = "--follow-stdin"  # ends the process when its standard input closes
 SAVE_INTERVAL_SECONDS = 5.0  # between updates of tries.json
 
 Train = Callable[..., Any]
@@ -51,9 +51,9 @@ class CellStatus(IntEnum):
 
     DONE = 0
     FAILED = 3
-    """The error is recorded."""
+    """The cell ended with an error, which is recorded."""
     STOPPED = 75
-    """It was asked to stop and saved its state; the next call continues."""
+    """The cell was asked to stop and saved its state; the next call continues."""
     HELD = 76
     """Another process runs the cell."""
 
@@ -76,18 +76,18 @@ def run_cell(folder: Path, train: Train | None = None) -> CellStatus:
 
 def _run(folder: Path, train: Train | None) -> CellStatus:
     job, started = read_job(folder), datetime.now(UTC).isoformat(timespec="seconds")
-    (folder / RESULT_FILE).unlink(missing_ok=True)  # of a try that failed
+    (folder / RESULT_FILE).unlink(missing_ok=True)  # from a failed try
     clock = _Clock(folder)
     try:
         scored = _train_and_score(folder, job, train, clock)
     except Exception as error:
-        tries = clock.stop()
+        tries = clock.save()
         if _is_interruption(error):
             return CellStatus.STOPPED
         traceback.print_exc()
-        record_result(folder, failed_result(folder, job, tries, started, _reason(error)))
+        record_result(folder, failed_result(folder, job, tries, started, _describe_error(error)))
         return CellStatus.FAILED
-    record_result(folder, finished_result(folder, job, clock.stop(), started, scored))
+    record_result(folder, finished_result(folder, job, clock.save(), started, scored))
     if not job.keep_weights:
         for path in (folder / RUN_FOLDER).glob("*.safetensors"):
             path.unlink(missing_ok=True)
@@ -108,9 +108,9 @@ def _train_and_score(
     val = clean_data(job.val, job.val_sha256, "data to score on")
     if not run.is_finished:
         settings = convert_settings(folder, job.settings)
-        (train or _usual_train())(data, run.path, settings, resume=True, log=clock.hear)
+        (train or _import_train())(data, run.path, settings, resume=True, log=clock.print_line)
     _say(f"{job.cell}: scoring")
-    evaluation = evaluate(run.path, data=val, progress=lambda done, total: clock.tick())
+    evaluation = evaluate(run.path, data=val, progress=lambda done, total: clock.save_if_due())
     opened = open_run_with_history(run.path, data)
     truth = known_truth(truth_of(root, job), opened.dataset)
     if job.keep_figures:
@@ -132,39 +132,39 @@ def _write_artifacts(folder: Path, job: Job, opened: "OpenRun", truth: "KnownTru
         _say(f"{job.cell}: artifacts: {', '.join(path.name for path in written) or 'none'}")
 
 
-def _usual_train() -> Train:
-    from boxmend.training.train import train  # imports torch, which takes long
+def _import_train() -> Train:
+    from boxmend.training.train import train  # imports torch, which is slow
 
     return train
 
 
 class _Clock:
-    """Updates tries.json: at the start of a try, and every few seconds with its duration."""
+    """The duration of a try, saved in tries.json at the start and every few seconds."""
 
     def __init__(self, folder: Path):
         before = read_tries(folder)
         self._path, self._before, self._number = folder / TRIES_FILE, before, before.number + 1
-        self._started = self._noted = time.monotonic()
-        self.stop()
+        self._started = self._saved_at = time.monotonic()
+        self.save()
 
-    def hear(self, line: dict[str, Any]) -> None:
-        """Print a line of the log of the training."""
+    def print_line(self, line: dict[str, Any]) -> None:
+        """Print a line of the log of the training, and save the duration if it is due."""
         if "note" in line:
             _say(str(line["note"]))
         elif "step" in line:
             figures = (f"{k} {v:.4g}" for k, v in line.items() if isinstance(v, float))
             _say(f"step {line['step']}: {', '.join(figures)}")
-        self.tick()
+        self.save_if_due()
 
-    def tick(self) -> None:
-        """Save the duration of the try if the last time was long enough ago."""
-        if time.monotonic() - self._noted >= SAVE_INTERVAL_SECONDS:
-            self.stop()
+    def save_if_due(self) -> None:
+        """Save the duration of the try, at most every SAVE_INTERVAL_SECONDS."""
+        if time.monotonic() - self._saved_at >= SAVE_INTERVAL_SECONDS:
+            self.save()
 
-    def stop(self) -> Tries:
+    def save(self) -> Tries:
         """Save the duration of the try; return what was saved."""
-        self._noted = time.monotonic()
-        tries = Tries(self._number, self._before.seconds + self._noted - self._started)
+        self._saved_at = time.monotonic()
+        tries = Tries(self._number, self._before.seconds + self._saved_at - self._started)
         write_json(self._path, tries)
         return tries
 
@@ -175,7 +175,7 @@ def _is_interruption(error: Exception) -> bool:
     return training is not None and isinstance(error, training.Interrupted)
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return why a cell failed, in a few lines."""
     text = str(error) if isinstance(error, BoxmendError) else f"{type(error).__name__}: {error}"
     if "out of memory" in text:
@@ -201,10 +201,10 @@ def _follow_stdin() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run the cell in the given folder; return a CellStatus."""
     *options, folder = arguments
-    for name in ("SIGUSR1", "SIGUSR2"):  # the scheduler means the job that started this process
+    for name in ("SIGUSR1", "SIGUSR2"):  # the scheduler sends these to the parent process, too
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    if FOLLOWS_STDIN in options:
+    if FOLLOW_STDIN_FLAG in options:
         _follow_stdin()
     return run_cell(Path(folder))
 

@@ -46,14 +46,14 @@ class Cell:
     """One training: noise, method, variant and seed; the noise has the same seed."""
 
     labels: str | None
-    """KIND:RATE as `boxmend noise` takes it; None: clean labels."""
+    """KIND:RATE as in `boxmend noise`; None for clean labels."""
     boxes: str | None
     method: str
     variant: tuple[tuple[str, bool | int | float | str], ...] = ()
-    """Settings by their dotted names, as the layout has them."""
+    """Settings by their dotted names, as in the layout."""
     seed: int = 0
     presence: str | None = None
-    """missing:RATE or spurious:RATE; None: neither."""
+    """missing:RATE or spurious:RATE; None if neither."""
 
     @property
     def name(self) -> str:
@@ -63,9 +63,12 @@ class Cell:
     @property
     def noise_name(self) -> str:
         """Return the part of the name about the noise."""
-        words = [_word(self.labels, LABEL_WORDS, "label"), _word(self.boxes, BOX_WORDS, "box")]
+        words = [
+            _noise_word(self.labels, LABEL_WORDS, "label"),
+            _noise_word(self.boxes, BOX_WORDS, "box"),
+        ]
         if self.presence is not None:
-            words.append(_word(self.presence, {}, ""))
+            words.append(_noise_word(self.presence, {}, ""))
         return "-".join(words)
 
     @property
@@ -81,7 +84,7 @@ class Cell:
 
     @property
     def noise(self) -> NoiseSettings:
-        """Return the noise of the cell as `boxmend noise` takes it; clean data have no seed."""
+        """Return the noise of the cell as in `boxmend noise`; clean data have no seed."""
         seed = 0 if self.is_clean else self.seed
         return noise_settings(self.labels, self.boxes, self.presence, seed)
 
@@ -109,16 +112,16 @@ def noise_settings(
     return NoiseSettings(labels, boxes, missing, spurious, seed=seed)
 
 
-def table_cells(layout: TableLayout, seeds: Sequence[int]) -> list[Cell]:
+def list_table_cells(layout: TableLayout, seeds: Sequence[int]) -> list[Cell]:
     """List the cells of a table, each once, row by row.
 
     A cell comes after the one that it needs, which is added if the table lacks it.
     """
     cells: dict[Cell, None] = {}
     for seed in seeds:
-        for one in cell_specs(layout):
-            variant = tuple(sorted(one.variant.items()))
-            cell = Cell(one.labels, one.boxes, one.method, variant, seed, one.presence)
+        for spec in cell_specs(layout):
+            variant = tuple(sorted(spec.variant.items()))
+            cell = Cell(spec.labels, spec.boxes, spec.method, variant, seed, spec.presence)
             if cell.needs is not None:
                 cells.setdefault(cell.needs)
             cells.setdefault(cell)
@@ -181,12 +184,12 @@ def resolved_variant(
 
 
 def _with_needs(cells: Iterable[Cell]) -> list[Cell]:
-    found: dict[Cell, None] = {}
+    cells_and_needs: dict[Cell, None] = {}
     for cell in cells:
         if cell.needs is not None:
-            found.setdefault(cell.needs)
-        found.setdefault(cell)
-    return list(found)
+            cells_and_needs.setdefault(cell.needs)
+        cells_and_needs.setdefault(cell)
+    return list(cells_and_needs)
 
 
 def _setting_word(name: str, value: object) -> str:
@@ -198,8 +201,8 @@ def _setting_word(name: str, value: object) -> str:
     return f"{word}{value:g}" if isinstance(value, int | float) else f"{word}-{value}"
 
 
-def _word(noise: str | None, words: Mapping[str, str], none: str) -> str:
+def _noise_word(noise: str | None, words: Mapping[str, str], word_without_noise: str) -> str:
     if noise is None:
-        return f"{none}0"
+        return f"{word_without_noise}0"
     kind, _, amount = noise.partition(":")
     return f"{words.get(kind, kind)}{100 * float(amount):g}"

@@ -1,4 +1,4 @@
-"""Executors start cells: on this machine, one process per cell, side by side on its GPUs."""
+"""Executors of cells: processes on this machine, one per cell, side by side on its GPUs."""
 
 import os
 import signal
@@ -17,17 +17,17 @@ class Process(Protocol):
     """A running cell."""
 
     def poll(self) -> int | None:
-        """Return None while it runs, then its exit status; after a kill, the negative signal."""
+        """Return None while the cell runs, then its exit status, or minus the signal of a kill."""
 
     def stop(self) -> None:
-        """Ask it to save its state and exit."""
+        """Ask the cell to save its state and exit."""
 
     def kill(self) -> None:
-        """End it at once; a new start continues from the last checkpoint."""
+        """End the cell at once; a new start continues from the last checkpoint."""
 
 
 class Executor(Protocol):
-    """Starts cells."""
+    """The way in which cells are started."""
 
     @property
     def capacity(self) -> int:
@@ -53,11 +53,11 @@ class LocalProcess:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **environment},
-                start_new_session=True,  # Ctrl-C is for the grid, which passes it on
+                start_new_session=True,  # Ctrl-C reaches only the grid, which passes it on
             )
 
     def poll(self) -> int | None:
-        """Return None while it runs, then its exit status."""
+        """Return None while the cell runs, then its exit status."""
         status = self._process.poll()
         if status is not None and self._process.stdin is not None:
             self._process.stdin.close()
@@ -81,7 +81,7 @@ class Local:
     outlives = False
 
     def __init__(self, jobs: int, gpus: Sequence[str] = (), cores: int | None = None):
-        self._taken: dict[int, LocalProcess] = {}
+        self._running: dict[int, LocalProcess] = {}
         self._jobs, self._gpus = jobs, tuple(gpus)
         self._threads = max((cores or os.cpu_count() or 1) // jobs, 1)
 
@@ -92,12 +92,14 @@ class Local:
 
     def start(self, folders: Sequence[Path]) -> list[Process]:
         """Start cells in free slots."""
-        self._taken = {slot: one for slot, one in self._taken.items() if one.poll() is None}
-        free = [slot for slot in range(self._jobs) if slot not in self._taken]
+        self._running = {
+            slot: process for slot, process in self._running.items() if process.poll() is None
+        }
+        free = [slot for slot in range(self._jobs) if slot not in self._running]
         started: list[Process] = []
         for slot, folder in zip(free, folders, strict=False):
-            self._taken[slot] = LocalProcess(folder, self.environment(slot))
-            started.append(self._taken[slot])
+            self._running[slot] = LocalProcess(folder, self.environment(slot))
+            started.append(self._running[slot])
         return started
 
     def environment(self, slot: int) -> dict[str, str]:

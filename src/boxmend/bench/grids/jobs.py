@@ -50,11 +50,11 @@ class State(Enum):
     """Interrupted or killed; it continues from its checkpoint."""
     DONE = "done"
     FAILED = "failed"
-    """Ended by an error, which its result holds."""
+    """Ended by an error, which is in its result."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """All that the process of a cell needs."""
+    """The inputs of the process of a cell."""
 
     cell: str
     scale: str
@@ -66,16 +66,16 @@ class Job(Struct, frozen=True, kw_only=True):
     variant: dict[str, Setting]
     seed: int
     settings: dict[str, Any]
-    """Resolved, nested as `settings.json` of a run has them."""
+    """Resolved settings, nested as in `settings.json` of a run."""
     known_rates: str
-    """The noise rates that the method knows, in words."""
+    """The noise rates that the method knows, as text."""
     train: list[str]
     """Addresses of the clean data."""
     val: list[str]
     train_sha256: str
     val_sha256: str
     weights_sha256: str | None = None
-    """Of the file of weights, if there is one."""
+    """Hash of the file of weights, if there is one."""
     presence: str | None = None
     """missing:RATE or spurious:RATE."""
     needs: str | None = None
@@ -84,19 +84,19 @@ class Job(Struct, frozen=True, kw_only=True):
     keep_figures: bool = False
     """Whether the cell writes figures and a picture into `artifacts/`."""
     format: Literal[2] = 2
-    """Of the file. Format 1 is read through RENAMED_KEYS; other formats are refused."""
+    """The format of the file. Format 1 is read through RENAMED_KEYS; other formats are refused."""
 
 
 class Tries(Struct, frozen=True):
-    """How often a cell was started."""
+    """The number of starts of a cell, and their duration."""
 
     number: int = 0
     seconds: float = 0.0
-    """Of all tries; a few seconds too low after a kill."""
+    """Duration of all tries; a few seconds too low after a kill."""
 
 
 def describe_rates(method: str, settings: TrainSettings) -> str:
-    """Return in words which noise rates a method knows."""
+    """Return a text about the noise rates that a method knows."""
     rates = (settings.label_noise, settings.box_noise)
     if all(rate == "auto" for rate in rates):
         return "none"

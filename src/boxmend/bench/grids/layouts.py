@@ -21,23 +21,23 @@ def get_layout(name: str) -> TableLayout:
     return LAYOUTS[name]
 
 
-def _rates(label: int, box: int, kind: str = "uniform") -> Column:
+def _noise_column(label: int, box: int, kind: str = "uniform") -> Column:
     """Return a column of symmetric label noise and box noise, in percent."""
     word = {"uniform": "box", "gaussian": "gaussian", "jitter": "oamil"}[kind]
-    shown = {"uniform": "box", "gaussian": "gaussian", "jitter": "OA-MIL"}[kind]
+    title_word = {"uniform": "box", "gaussian": "gaussian", "jitter": "OA-MIL"}[kind]
     return Column(
         name=f"label{label}-{word}{box}",
-        title=f"label {label}, {shown} {box}",
+        title=f"label {label}, {title_word} {box}",
         labels=f"symmetric:{label / 100:g}" if label else None,
         boxes=f"{kind}:{box / 100:g}" if box else None,
     )
 
 
-def _pair(label: int) -> Column:
+def _pair_column(label: int) -> Column:
     return Column(f"pair{label}-box0", f"pair {label}, box 0", f"pair:{label / 100:g}", None)
 
 
-def _presence(kind: str, share: int) -> Column:
+def _presence_column(kind: str, share: int) -> Column:
     """Return a column of missing or spurious annotations, in percent of all."""
     return Column(
         name=f"label0-box0-{kind}{share}",
@@ -46,9 +46,9 @@ def _presence(kind: str, share: int) -> Column:
     )
 
 
-def _coco(label: int, box: int) -> tuple[Column, Column]:
+def _coco_columns(label: int, box: int) -> tuple[Column, Column]:
     """Return the columns of both COCO scores of the paper."""
-    plain = _rates(label, box)
+    plain = _noise_column(label, box)
     return (
         Column(
             f"{plain.name}-ap50", f"{plain.title}: AP50", plain.labels, plain.boxes, "coco_ap50"
@@ -57,7 +57,7 @@ def _coco(label: int, box: int) -> tuple[Column, Column]:
     )
 
 
-def _rows(*methods: str) -> tuple[Row, ...]:
+def _method_rows(*methods: str) -> tuple[Row, ...]:
     return tuple(Row(method, method) for method in methods)
 
 
@@ -68,7 +68,7 @@ def _vary_setting(
     return tuple(Row(f"{method}, {word} {value:g}", method, {setting: value}) for value in values)
 
 
-def _boxes_of(method: str) -> tuple[Row, ...]:
+def _box_stage_rows(method: str) -> tuple[Row, ...]:
     stages = {"raw": "noisy", "matched": "matched", "final": "final"}
     return tuple(
         Row(f"{method}: {word}", method, figure=f"mending.boxes.{stage}.corloc")
@@ -76,7 +76,7 @@ def _boxes_of(method: str) -> tuple[Row, ...]:
     )
 
 
-def _labels_of(method: str) -> tuple[Row, ...]:
+def _label_figure_rows(method: str) -> tuple[Row, ...]:
     judged = {word: f"judgment.{word.lower()}" for word in ("TP", "TN", "FP", "FN")}
     places = judged | {"N*": "noise_after", "discarded": "discarded", "AUROC": "loss_auroc"}
     return tuple(
@@ -86,41 +86,49 @@ def _labels_of(method: str) -> tuple[Row, ...]:
 
 
 CLEAN = Row("clean", "baseline", is_clean=True)
-NOISE_FREE = _rates(0, 0)
-LABELS = tuple(_rates(label, 0) for label in (20, 40, 60))
-BOXES = tuple(_rates(0, box) for box in (20, 40))
+NOISE_FREE = _noise_column(0, 0)
+LABELS = tuple(_noise_column(label, 0) for label in (20, 40, 60))
+BOXES = tuple(_noise_column(0, box) for box in (20, 40))
 PAPER_ORDER = (  # box noise 0, then 20, then 40
     *LABELS,
-    *(_rates(label, 20) for label in (0, 20, 40, 60)),
-    *(_rates(label, 40) for label in (0, 20, 40, 60)),
+    *(_noise_column(label, 20) for label in (0, 20, 40, 60)),
+    *(_noise_column(label, 40) for label in (0, 20, 40, 60)),
 )
 TABLE1_ROWS = (
     CLEAN,
-    *_rows("baseline", "co-teaching", "note-rcnn", "ca-bbc", "br", "lr", "mend-paper", "mend"),
+    *_method_rows(
+        "baseline", "co-teaching", "note-rcnn", "ca-bbc", "br", "lr", "mend-paper", "mend"
+    ),
 )
 CORE_ROWS = (
     CLEAN,
-    *_rows("baseline", "co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco"),
-    *_rows("br", "lr", "mend-paper", "mend"),
+    *_method_rows("baseline", "co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco"),
+    *_method_rows("br", "lr", "mend-paper", "mend"),
 )
-CORE_FEW = ("clean", "baseline", "ca-bbc", "mend-paper", "mend")
+CORE_METHODS = ("clean", "baseline", "ca-bbc", "mend-paper", "mend")
 
-_ALL = (
+_ALL_LAYOUTS = (
     TableLayout("table1", "Accuracy under label and box noise", PAPER_ORDER, TABLE1_ROWS),
     TableLayout(
         "coco",
         "Accuracy under label and box noise on COCO",
-        (*_coco(20, 20), *_coco(40, 40)),
+        (*_coco_columns(20, 20), *_coco_columns(40, 40)),
         TABLE1_ROWS,
         metric="coco_ap50",
     ),
     TableLayout(
         "core",
         "The comparison that matters most",
-        (_rates(40, 40), _rates(20, 20), _rates(40, 0), _rates(0, 40), NOISE_FREE),
+        (
+            _noise_column(40, 40),
+            _noise_column(20, 20),
+            _noise_column(40, 0),
+            _noise_column(0, 40),
+            NOISE_FREE,
+        ),
         CORE_ROWS,
         only={
-            **dict.fromkeys(("label20-box20", "label40-box0", "label0-box40"), CORE_FEW),
+            **dict.fromkeys(("label20-box20", "label40-box0", "label0-box40"), CORE_METHODS),
             "label0-box0": ("clean", "mend"),
         },
         records="table1",
@@ -128,7 +136,7 @@ _ALL = (
     TableLayout(
         "rivals",
         "Every method in the other settings",
-        (_rates(20, 20), _rates(40, 0), _rates(0, 40)),
+        (_noise_column(20, 20), _noise_column(40, 0), _noise_column(0, 40)),
         CORE_ROWS,
         records="table1",
     ),
@@ -137,18 +145,24 @@ _ALL = (
         "Effect of the methods on clean data",
         (NOISE_FREE,),
         (
-            *_rows("baseline", "co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco"),
-            *_rows("br", "lr", "mend-paper", "mend"),
+            *_method_rows("baseline", "co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco"),
+            *_method_rows("br", "lr", "mend-paper", "mend"),
         ),
         compare="difference",
     ),
     TableLayout(
         "auto",
         "Estimated and given noise rates",
-        (_rates(40, 40), _rates(40, 0), _rates(0, 40), _rates(20, 20), NOISE_FREE),
+        (
+            _noise_column(40, 40),
+            _noise_column(40, 0),
+            _noise_column(0, 40),
+            _noise_column(20, 20),
+            NOISE_FREE,
+        ),
         (
             CLEAN,
-            *_rows("baseline", "mend"),
+            *_method_rows("baseline", "mend"),
             Row("mend, rates given", "mend", {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}),
             Row("mend: estimated label noise", "mend", figure="estimates.label_noise"),
             Row("mend: estimated box noise", "mend", figure="estimates.box_noise"),
@@ -158,17 +172,20 @@ _ALL = (
     TableLayout(
         "two-stage",
         "Trained from scratch on mended annotations",
-        (_rates(40, 40),),
+        (_noise_column(40, 40),),
         (
             CLEAN,
             Row("baseline", "baseline"),
             Row("baseline, twice the epochs", "baseline", {"epochs": TWICE_EPOCHS}),
-            *_rows("mend", TWO_STAGE),
+            *_method_rows("mend", TWO_STAGE),
         ),
         records="table1",
     ),
     TableLayout(
-        "ablation-boxes", "Parts of box repair", BOXES, (CLEAN, *_rows("baseline", "cm", "br"))
+        "ablation-boxes",
+        "Parts of box repair",
+        BOXES,
+        (CLEAN, *_method_rows("baseline", "cm", "br")),
     ),
     TableLayout(
         "ablation-labels",
@@ -176,7 +193,7 @@ _ALL = (
         LABELS,
         (
             CLEAN,
-            *_rows("baseline", "cinj", "pseudo"),
+            *_method_rows("baseline", "cinj", "pseudo"),
             Row("pseudo, unsure kept", "pseudo", {"published.unreliable": "keep"}),
             Row("lr", "lr"),
         ),
@@ -184,14 +201,14 @@ _ALL = (
     TableLayout(
         "pair",
         "Accuracy under pair label noise",
-        tuple(_pair(label) for label in (20, 30, 40)),
-        (CLEAN, *_rows("baseline", "lr", "mend-paper", "mend")),
+        tuple(_pair_column(label) for label in (20, 30, 40)),
+        (CLEAN, *_method_rows("baseline", "lr", "mend-paper", "mend")),
     ),
     TableLayout(
         "gaussian",
         "Accuracy under Gaussian box noise",
-        tuple(_rates(0, box, "gaussian") for box in (20, 25, 30)),
-        (CLEAN, *_rows("baseline", "br", "mend-paper", "mend")),
+        tuple(_noise_column(0, box, "gaussian") for box in (20, 25, 30)),
+        (CLEAN, *_method_rows("baseline", "br", "mend-paper", "mend")),
     ),
     TableLayout(
         "sensitivity-n",
@@ -245,10 +262,10 @@ _ALL = (
     TableLayout(
         "box-noise",
         "Box noise of OA-MIL",
-        tuple(_rates(0, box, "jitter") for box in (10, 20, 30, 40)),
+        tuple(_noise_column(0, box, "jitter") for box in (10, 20, 30, 40)),
         (
-            *(CLEAN, *_rows("baseline", "co-teaching", "ca-bbc", "oa-mil", "disco")),
-            *_rows("br", "mend-paper", "mend"),
+            *(CLEAN, *_method_rows("baseline", "co-teaching", "ca-bbc", "oa-mil", "disco")),
+            *_method_rows("br", "mend-paper", "mend"),
             *(Row(name, None) for name in ("KL loss", "SD-LocNet", "SSD-Det")),
             *(Row(name, None, is_apart=True) for name in ("FreeAnchor", "Noisy RetinaNet")),
         ),
@@ -256,9 +273,11 @@ _ALL = (
     TableLayout(
         "presence",
         "Accuracy under missing and spurious annotations",
-        tuple(_presence(kind, share) for kind in ("missing", "spurious") for share in (20, 40)),
+        tuple(
+            _presence_column(kind, share) for kind in ("missing", "spurious") for share in (20, 40)
+        ),
         (
-            *(CLEAN, *_rows("baseline", "mend-paper", "mend")),
+            *(CLEAN, *_method_rows("baseline", "mend-paper", "mend")),
             Row("mend, missing objects ignored", "mend", {"mend.missing_min_score": 0.3}),
         ),
     ),
@@ -266,16 +285,16 @@ _ALL = (
         "refined-boxes",
         "Boxes that agree with the truth (CorLoc at IoU 0.7)",
         PAPER_ORDER[len(LABELS) :],
-        (*_boxes_of("mend-paper"), *_boxes_of("mend")),
+        (*_box_stage_rows("mend-paper"), *_box_stage_rows("mend")),
         compare="none",
     ),
     TableLayout(
         "refined-labels",
         "Judgement of the labels, and label noise afterwards",
         tuple(column for column in PAPER_ORDER if column.labels),
-        (*_labels_of("mend-paper"), *_labels_of("mend")),
+        (*_label_figure_rows("mend-paper"), *_label_figure_rows("mend")),
         compare="none",
     ),
 )
-LAYOUTS: dict[str, TableLayout] = {one.name: one for one in _ALL}
+LAYOUTS: dict[str, TableLayout] = {layout.name: layout for layout in _ALL_LAYOUTS}
 """All tables by name, in the order of lists."""

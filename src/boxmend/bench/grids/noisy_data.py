@@ -25,13 +25,13 @@ from boxmend.repair.apply import apply
 def noisy_data(root: Path, job: Job) -> list[str]:
     """Return the addresses of the noisy data of a cell; make the data if they do not exist.
 
-    One process makes them while others wait. If the data exist but their images are gone, as after
-    a move, they are made again and must come out equal.
+    One process makes them while others wait. If the data exist without their images, for example
+    after a move, they are made again and must be equal.
     """
     folder = root / "noise" / job.noise_folder
     with wait_for_lock(folder.with_name(f".{folder.name}.lock")):
         if not _is_usable(folder):
-            _make(folder, job)
+            _make_noisy_data(folder, job)
     return addresses_in(folder)
 
 
@@ -44,17 +44,17 @@ def mended_data(root: Path, job: Job) -> list[str]:
     noisy = noisy_data(root, job)
     folder = root / "mended" / job.needs
     with wait_for_lock(folder.with_name(f".{folder.name}.lock")):
-        if folder.is_dir() and not _has_images(_under(folder, root, job, noisy)):
+        if folder.is_dir() and not _has_images(_move_addresses(folder, root, job, noisy)):
             shutil.rmtree(folder)
         if not folder.is_dir():
             apply(before / RUN_FOLDER, folder, data=noisy)
-    return _under(folder, root, job, noisy)
+    return _move_addresses(folder, root, job, noisy)
 
 
 def addresses_in(folder: Path) -> list[str]:
     """Return the addresses of the datasets in a folder that `write_noisy` wrote."""
-    places = (_place(Path(name)) for name in sorted(_files(folder)))
-    return list(dict.fromkeys(str(folder / one) for one in places if one is not None))
+    places = (_get_dataset_address(Path(name)) for name in sorted(_read_digests(folder)))
+    return list(dict.fromkeys(str(folder / place) for place in places if place is not None))
 
 
 def truth_of(root: Path, job: Job) -> Path:
@@ -64,20 +64,20 @@ def truth_of(root: Path, job: Job) -> Path:
 
 def clean_data(addresses: Iterable[str], sha256: str, what: str) -> Dataset:
     """Load clean data; raise a DataError if they differ from those at the start of the grid."""
-    told = list(addresses)
-    dataset = load(*told)
+    all_addresses = list(addresses)
+    dataset = load(*all_addresses)
     if fingerprint(dataset) != sha256:
         raise DataError(
-            f"{' '.join(told)}: the {what} changed since the grid was started; "
+            f"{' '.join(all_addresses)}: the {what} changed since the grid was started; "
             "restore them, or name another folder by --out"
         )
     return dataset
 
 
-def _under(folder: Path, root: Path, job: Job, noisy: list[str]) -> list[str]:
+def _move_addresses(folder: Path, root: Path, job: Job, noisy: list[str]) -> list[str]:
     """Return the addresses in `folder` that correspond to those of the noisy data."""
     base = root / "noise" / job.noise_folder
-    return [str(folder / Path(one).relative_to(base)) for one in noisy]
+    return [str(folder / Path(address).relative_to(base)) for address in noisy]
 
 
 def _is_usable(folder: Path) -> bool:
@@ -89,26 +89,26 @@ def _has_images(addresses: list[str]) -> bool:
         paths = load(*addresses).images.paths
     except BoxmendError:
         return False
-    return bool(paths) and all(os.path.exists(one) for one in (paths[0], paths[-1]))
+    return bool(paths) and all(os.path.exists(path) for path in (paths[0], paths[-1]))
 
 
-def _make(folder: Path, job: Job) -> None:
+def _make_noisy_data(folder: Path, job: Job) -> None:
     settings = noise_settings(job.labels, job.boxes, job.presence, job.noise_seed)
     clean = clean_data(job.train, job.train_sha256, "training data")
-    beside = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
-    write_noisy(disturb(clean, settings), settings, beside, WriteOptions())
+    temporary = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+    write_noisy(disturb(clean, settings), settings, temporary, WriteOptions())
     if folder.is_dir():
-        if _files(folder) != _files(beside):
+        if _read_digests(folder) != _read_digests(temporary):
             raise DataError(
-                f"{folder}: its images are gone, and new noise on the data comes out "
-                "differently; name another folder by --out"
+                f"{folder}: its images are missing, and new noise on the same data is different; "
+                "name another folder by --out"
             )
         shutil.rmtree(folder)
-    beside.rename(folder)
+    temporary.rename(folder)
 
 
-def _files(folder: Path) -> dict[str, str]:
+def _read_digests(folder: Path) -> dict[str, str]:
     """Return the annotation files of a noisy dataset with their hashes."""
     path = folder / RECORD_FILE
     try:
@@ -119,7 +119,7 @@ def _files(folder: Path) -> dict[str, str]:
         raise DataError(f"{path}: cannot be read ({error}); remove {folder}") from error
 
 
-def _place(file: Path) -> Path | None:
+def _get_dataset_address(file: Path) -> Path | None:
     """Return the address of the dataset of a file, relative to the folder; None if it has none."""
     if file.suffix in (".json", ".yaml", ".yml"):  # COCO, YOLO
         return file

@@ -19,7 +19,7 @@ from boxmend.bench.grids.jobs import (
     read_result,
     write_json,
 )
-from boxmend.bench.grids.results import RESULTS_FILE, Data, Noise, Result, append
+from boxmend.bench.grids.results import RESULTS_FILE, Data, Noise, Result, append_result
 from boxmend.data.files.reading import open_file
 from boxmend.errors import BoxmendError
 from boxmend.runs.folder import Run
@@ -36,7 +36,7 @@ COCO_FIGURES = {
     "AP_large": "coco_ap_large",
 }
 VOC_FIGURES = ("voc_ap50_area", "voc_ap50_11point")
-ESTIMATED = ("label_noise", "box_noise")
+ESTIMATED_RATES = ("label_noise", "box_noise")
 
 
 def record_result(folder: Path, result: Result) -> None:
@@ -44,7 +44,7 @@ def record_result(folder: Path, result: Result) -> None:
 
     The file in the folder marks the cell as over.
     """
-    append(folder.parent.parent / RESULTS_FILE, result)
+    append_result(folder.parent.parent / RESULTS_FILE, result)
     write_json(folder / RESULT_FILE, result)
 
 
@@ -54,10 +54,10 @@ def finished_result(
     """Build the result of a finished cell."""
     run = Run(folder / RUN_FOLDER)
     evaluation: Evaluation = scored["evaluation"]
-    return _result(
+    return _make_result(
         *(folder, job, tries, started),
-        settings=hash_weights(own_settings(run.settings(), _trained_method(job)), job),
-        images_per_second=_speed(run),
+        settings=hash_weights(own_settings(run.settings(), _get_trained_method(job)), job),
+        images_per_second=_read_speed(run),
         scores={
             **{name: evaluation.figures.get(name) for name in VOC_FIGURES},
             **{name: evaluation.figures.get(coco) for coco, name in COCO_FIGURES.items()},
@@ -67,18 +67,18 @@ def finished_result(
             for name, scores in evaluation.by_label.items()
         },
         mending=scored["mending"],
-        estimates=_estimates(run.summary()),
+        estimates=_collect_estimates(run.summary()),
     )
 
 
 def failed_result(folder: Path, job: Job, tries: Tries, started: str, error: str) -> Result:
     """Build the result of a failed cell."""
-    settings = hash_weights(own_settings(job.settings, _trained_method(job)), job)
-    return _result(folder, job, tries, started, settings=settings, scores={}, error=error)
+    settings = hash_weights(own_settings(job.settings, _get_trained_method(job)), job)
+    return _make_result(folder, job, tries, started, settings=settings, scores={}, error=error)
 
 
-def _result(folder: Path, job: Job, tries: Tries, started: str, **fields: Any) -> Result:
-    facts = _facts(folder)
+def _make_result(folder: Path, job: Job, tries: Tries, started: str, **fields: Any) -> Result:
+    facts = _read_facts(folder)
     return Result(
         cell=job.cell,
         scale=job.scale,
@@ -88,11 +88,11 @@ def _result(folder: Path, job: Job, tries: Tries, started: str, **fields: Any) -
         seed=job.seed,
         data=Data(
             job.train_sha256,
-            _noisy_hash(folder, job, facts),
+            _get_noisy_hash(folder, job, facts),
             job.val_sha256,
             {"train": job.train, "val": job.val},
         ),
-        versions=facts.get("versions") or _versions(),
+        versions=facts.get("versions") or _collect_versions(),
         code=source_hash(),
         hardware=str(facts.get("hardware") or platform.processor() or platform.machine()),
         started=started,
@@ -102,7 +102,7 @@ def _result(folder: Path, job: Job, tries: Tries, started: str, **fields: Any) -
     )
 
 
-def _noisy_hash(folder: Path, job: Job, facts: Mapping[str, Any]) -> str:
+def _get_noisy_hash(folder: Path, job: Job, facts: Mapping[str, Any]) -> str:
     """Return the hash of the noisy data, which is equal for all cells of one noise.
 
     If the cell failed before there were noisy data, it is the hash of the clean data. A cell of two
@@ -115,7 +115,7 @@ def _noisy_hash(folder: Path, job: Job, facts: Mapping[str, Any]) -> str:
     return digest
 
 
-def _trained_method(job: Job) -> str:
+def _get_trained_method(job: Job) -> str:
     """Return the method of the training; a cell of two stages has another name for its method."""
     return str(job.settings["method"])
 
@@ -127,7 +127,7 @@ def hash_weights(settings: dict[str, Any], job: Job) -> dict[str, Any]:
     return settings | {"weights": f"{settings['weights']} sha256:{job.weights_sha256[:16]}"}
 
 
-def _facts(folder: Path) -> dict[str, Any]:
+def _read_facts(folder: Path) -> dict[str, Any]:
     """Return the facts of the run; {} if it was not started."""
     try:
         return Run(folder / RUN_FOLDER).facts()
@@ -144,7 +144,7 @@ def source_hash(package: Path = Path(boxmend.__file__).parent) -> str:
     return digest.hexdigest()[:12]
 
 
-def _versions() -> dict[str, str]:
+def _collect_versions() -> dict[str, str]:
     versions = {"boxmend": __version__, "python": platform.python_version()}
     for package in ("torch", "torchvision", "numpy"):
         try:
@@ -154,15 +154,15 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _speed(run: Run) -> float | None:
+def _read_speed(run: Run) -> float | None:
     """Return the last images per second in the metrics; None if there are none."""
     speeds = [line["images_per_second"] for line in run.metrics() if line.get("images_per_second")]
     return float(speeds[-1]) if speeds else None
 
 
-def _estimates(summary: Mapping[str, Any]) -> dict[str, float | None] | None:
+def _collect_estimates(summary: Mapping[str, Any]) -> dict[str, float | None] | None:
     noise = summary.get("noise") or {}
-    names = [f"{name}{end}" for name in ESTIMATED for end in ("", "_low", "_high")]
+    names = [f"{name}{end}" for name in ESTIMATED_RATES for end in ("", "_low", "_high")]
     estimates = {name: noise[name] for name in names if name in noise}
     return estimates or None
 

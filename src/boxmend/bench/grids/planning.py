@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from boxmend.bench.grids.cells import Cell, choose_cells, is_requested, table_cells
+from boxmend.bench.grids.cells import Cell, choose_cells, is_requested, list_table_cells
 from boxmend.bench.grids.jobs import Job, State, describe_rates, save_job, state_of
 from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.previous_results import (
@@ -18,7 +18,7 @@ from boxmend.bench.grids.previous_results import (
     read_previous,
     refuse_differing,
 )
-from boxmend.bench.grids.priorities import by_priority, priority, with_priority
+from boxmend.bench.grids.priorities import priority, sort_by_priority, with_priority
 from boxmend.bench.grids.scales import (
     Scale,
     Sources,
@@ -37,19 +37,19 @@ from boxmend.web.text import display_text
 
 @dataclass(frozen=True)
 class GridRequest:
-    """Which cells to run, on which data, and where their results go."""
+    """The cells to run, their data and settings, and the folder of their results."""
 
     names: tuple[str, ...]
-    """Of tables, whose cells run together."""
+    """Names of tables; their cells run together."""
     scale: str
     out: Path = Path("bench")
     seeds: tuple[int, ...] = (0,)
     only: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     priorities: tuple[int, ...] = ()
-    """Of cells, as `priorities.priority` gives them; empty: all."""
+    """Priorities of cells, see `priorities.priority`; if empty, all."""
     done: tuple[Path, ...] = ()
-    """Files of previous results, whose cells do not run again."""
+    """Files of previous results; their cells do not run again."""
     ignore_differing: bool = False
     """Run cells again whose previous results have other settings or data."""
     data: tuple[str, ...] = ()
@@ -67,14 +67,14 @@ class Plan:
     """The cells to run, in order, and the folder of their results."""
 
     root: Path
-    """OUT/SCALE."""
+    """The folder OUT/SCALE."""
     cells: tuple[Cell, ...]
     previous: Mapping[str, PreviousResult] = field(default_factory=dict)
     """Previous results of cells that do not run, by cell name."""
     retrained: Mapping[str, str] = field(default_factory=dict)
     """Cells that have a previous result but train again, and the cell that needs their run."""
     warnings: tuple[str, ...] = ()
-    """About the files of previous results."""
+    """Warnings about the files of previous results."""
 
     def folder(self, cell: Cell) -> Path:
         """Return the folder of a cell."""
@@ -83,22 +83,22 @@ class Plan:
 
 def make_plan(request: GridRequest) -> Plan:
     """Choose the cells and sort them by priority; reads no data and writes nothing."""
-    which = get_scale(request.scale)
+    scale = get_scale(request.scale)
     if not request.names:
         raise UsageError(f"name a table to run: {', '.join(LAYOUTS)}")
     if not request.seeds or min(request.seeds) < 0:
         raise UsageError("--seeds needs numbers from 0 on, like 0,1,2")
     cells: dict[Cell, None] = {}
     for name in request.names:
-        added = table_cells(fit_layout(which, get_layout(name)), request.seeds)
+        added = list_table_cells(fit_layout(scale, get_layout(name)), request.seeds)
         if not added:
             raise UsageError(f"{name} has nothing to run at --scale {request.scale}")
         cells |= dict.fromkeys(added)
     kept = choose_cells(list(cells), only=request.only, methods=request.methods)
-    kept = with_priority(by_priority(kept), request.priorities)
+    kept = with_priority(sort_by_priority(kept), request.priorities)
     for cell in kept:  # report wrong settings before anything is written
-        cell_settings(cell, which, request.weights, request.changes)
-    return Plan(request.out / which.name, tuple(kept))
+        cell_settings(cell, scale, request.weights, request.changes)
+    return Plan(request.out / scale.name, tuple(kept))
 
 
 def prepare(plan: Plan, request: GridRequest) -> Plan:
@@ -108,11 +108,11 @@ def prepare(plan: Plan, request: GridRequest) -> Plan:
     where a cell was run with other settings or data, and a DataError for data on which no cell
     could be trained or scored.
     """
-    which = get_scale(request.scale)
+    scale = get_scale(request.scale)
     _ensure_folder(request.out)
-    sources = find_sources(which, plan.root, request.data, request.val)
-    jobs = _jobs(plan, request, sources, _hashes(sources))
-    plan = _without_previous(plan, request, jobs)
+    sources = find_sources(scale, plan.root, request.data, request.val)
+    jobs = _make_jobs(plan, request, sources, _hash_sources(sources))
+    plan = _leave_out_previous(plan, request, jobs)
     for cell in plan.cells:
         save_job(plan.folder(cell), jobs[cell])
     return plan
@@ -126,8 +126,8 @@ def preview(plan: Plan, request: GridRequest) -> Plan:
     if not request.done:
         return plan
     sources = Sources(request.data, request.val)
-    hashes = _hashes(sources) if request.data and request.val else ("", "")
-    return _without_previous(plan, request, _jobs(plan, request, sources, hashes))
+    hashes = _hash_sources(sources) if request.data and request.val else ("", "")
+    return _leave_out_previous(plan, request, _make_jobs(plan, request, sources, hashes))
 
 
 def match_by_name(plan: Plan, request: GridRequest) -> Plan:
@@ -141,7 +141,7 @@ def match_by_name(plan: Plan, request: GridRequest) -> Plan:
     return replace(plan, previous=previous, warnings=tuple(warnings))
 
 
-def _without_previous(plan: Plan, request: GridRequest, jobs: Mapping[Cell, Job]) -> Plan:
+def _leave_out_previous(plan: Plan, request: GridRequest, jobs: Mapping[Cell, Job]) -> Plan:
     """Leave out cells with a previous result, unless a remaining cell needs their run."""
     lines, warnings = read_previous(request.done, request.scale)
     previous = match_previous(jobs, lines)
@@ -164,23 +164,23 @@ def _without_previous(plan: Plan, request: GridRequest, jobs: Mapping[Cell, Job]
     return replace(
         plan,
         cells=tuple(cell for cell in plan.cells if cell in left or cell in needed),
-        previous={name: line for name, line in matching.items() if name not in _names(needed)},
+        previous={name: line for name, line in matching.items() if name not in _list_names(needed)},
         retrained={cell.name: by for cell, by in needed.items() if cell.name in matching},
         warnings=tuple(warnings),
     )
 
 
-def _names(cells: Iterable[Cell]) -> set[str]:
+def _list_names(cells: Iterable[Cell]) -> set[str]:
     return {cell.name for cell in cells}
 
 
-def _jobs(
+def _make_jobs(
     plan: Plan, request: GridRequest, sources: Sources, hashes: tuple[str, str]
 ) -> dict[Cell, Job]:
-    which, weights = get_scale(request.scale), _hash_of_file(request.weights)
+    scale, weights = get_scale(request.scale), _hash_file(request.weights)
     return {
         cell: msgspec.structs.replace(
-            _job(cell, which, request, sources),
+            _make_job(cell, scale, request, sources),
             train_sha256=hashes[0],
             val_sha256=hashes[1],
             weights_sha256=weights,
@@ -189,11 +189,11 @@ def _jobs(
     }
 
 
-def _job(cell: Cell, which: Scale, request: GridRequest, sources: Sources) -> Job:
-    settings = cell_settings(cell, which, request.weights, request.changes)
+def _make_job(cell: Cell, scale: Scale, request: GridRequest, sources: Sources) -> Job:
+    settings = cell_settings(cell, scale, request.weights, request.changes)
     return Job(
         cell=cell.name,
-        scale=which.name,
+        scale=scale.name,
         labels=cell.labels,
         boxes=cell.boxes,
         presence=cell.presence,
@@ -204,8 +204,8 @@ def _job(cell: Cell, which: Scale, request: GridRequest, sources: Sources) -> Jo
         seed=cell.seed,
         settings=asdict(settings),
         known_rates=describe_rates(settings.method, settings),
-        train=_absolute(sources.train),
-        val=_absolute(sources.val),
+        train=_make_absolute(sources.train),
+        val=_make_absolute(sources.val),
         train_sha256="",
         val_sha256="",
         needs=None if cell.needs is None else cell.needs.name,
@@ -214,7 +214,7 @@ def _job(cell: Cell, which: Scale, request: GridRequest, sources: Sources) -> Jo
     )
 
 
-def _absolute(addresses: Sequence[str]) -> list[str]:
+def _make_absolute(addresses: Sequence[str]) -> list[str]:
     return [str(Path(address).absolute()) for address in addresses]  # PATH or PATH:SPLIT
 
 
@@ -227,9 +227,9 @@ def _ensure_folder(out: Path) -> None:
         raise UsageError(f"--out {out}: {existing} {reason}; name another folder")
 
 
-def _hashes(sources: Sources) -> tuple[str, str]:
+def _hash_sources(sources: Sources) -> tuple[str, str]:
     """Hash the data; raises a DataError now for data on which every cell would fail later."""
-    train, val = _load(sources.train, "--data"), _load(sources.val, "--val")
+    train, val = _load_sources(sources.train, "--data"), _load_sources(sources.val, "--val")
     if not set(train.label_names) & set(val.label_names):
         names = [
             ", ".join(display_text(name) for name in data.label_names[:5]) for data in (train, val)
@@ -241,7 +241,7 @@ def _hashes(sources: Sources) -> tuple[str, str]:
     return fingerprint(train), fingerprint(val)
 
 
-def _load(addresses: Sequence[str], option: str) -> Dataset:
+def _load_sources(addresses: Sequence[str], option: str) -> Dataset:
     dataset, address = load(*addresses), f"{option} {' '.join(addresses)}"
     if not len(dataset):
         raise DataError(f"{address}: there are no annotations")
@@ -252,7 +252,7 @@ def _load(addresses: Sequence[str], option: str) -> Dataset:
     return dataset
 
 
-def _hash_of_file(path: Path | None) -> str | None:
+def _hash_file(path: Path | None) -> str | None:
     if path is None:
         return None
     try:

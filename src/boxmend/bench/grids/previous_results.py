@@ -19,10 +19,10 @@ from typing import Any
 from msgspec import to_builtins
 
 from boxmend.bench.grids.cells import Cell
-from boxmend.bench.grids.comparability import IDLE, section_of
+from boxmend.bench.grids.comparability import NEUTRAL_SETTINGS, section_of
 from boxmend.bench.grids.jobs import Job, flatten, own_settings
 from boxmend.bench.grids.outcomes import hash_weights
-from boxmend.bench.grids.results import RESULTS_FILE, Result, read
+from boxmend.bench.grids.results import RESULTS_FILE, Result, read_results
 from boxmend.errors import UsageError
 from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.web.text import display_text
@@ -39,12 +39,12 @@ class PreviousResult:
 
     path: Path
     number: int
-    """Of the line, from 1."""
+    """The number of the line, from 1."""
     result: Result
 
     @property
     def place(self) -> str:
-        """FILE:LINE, as editors open it."""
+        """Return FILE:LINE, which editors can open."""
         return f"{self.path}:{self.number}"
 
 
@@ -69,7 +69,7 @@ def read_previous(
     lines: dict[str, list[PreviousResult]] = {}
     warnings: list[str] = []
     for path in result_files(paths):
-        content = read(path)
+        content = read_results(path)
         warnings += content.warnings
         for number, result in zip(content.numbers, content.results, strict=True):
             if result.scale == scale and result.error is None:
@@ -100,7 +100,7 @@ def match_previous(
             continue
         first = None if cell.needs is None else matching.get(cell.needs.name)
         compared = [
-            (line, [*result_differences(line.result, job), *_stale_reasons(job, line, first)])
+            (line, [*result_differences(line.result, job), *_list_stale_reasons(job, line, first)])
             for line in candidates
         ]
         matching[cell.name] = [line for line, differing in compared if not differing]
@@ -145,11 +145,11 @@ def result_differences(line: Result, job: Job) -> list[str]:
     if job.train_sha256:
         pairs.append(("data.train_sha256", line.data.train_sha256, job.train_sha256))
         pairs.append(("data.val_sha256", line.data.val_sha256, job.val_sha256))
-    pairs += _settings_pairs(line, job)
+    pairs += _pair_settings(line, job)
     return [f"{name}: {before!r}, now {now!r}" for name, before, now in pairs if before != now]
 
 
-def _settings_pairs(line: Result, job: Job) -> list[tuple[str, Any, Any]]:
+def _pair_settings(line: Result, job: Job) -> list[tuple[str, Any, Any]]:
     """Return the settings that the method uses: name, value in the line, value in the job.
 
     A setting that the line lacks had its default.
@@ -161,36 +161,38 @@ def _settings_pairs(line: Result, job: Job) -> list[tuple[str, Any, Any]]:
     pairs = []
     for name in {**new, **old}:
         section, dot, _ = name.partition(".")
-        is_used = section in ("optimisation", section_of(method)) if dot else name not in IDLE
+        is_used = (
+            section in ("optimisation", section_of(method)) if dot else name not in NEUTRAL_SETTINGS
+        )
         is_open = name in DETECTOR_DEFAULTS and new.get(name) is None
         if is_used and not is_open:
             values = [settings.get(name, defaults.get(name)) for settings in (old, new)]
             if name == "weights":
-                values = [_weights_hash(value) for value in values]
+                values = [_get_weights_hash(value) for value in values]
             pairs.append((f"settings.{name}", values[0], values[1]))
     return pairs
 
 
-def _weights_hash(weights: Any) -> Any:
+def _get_weights_hash(weights: Any) -> Any:
     """Return the hash in the value of `weights`, without the file name; other values unchanged."""
     text = str(weights)
     return text[text.index(HASH_PREFIX) :] if HASH_PREFIX in text else weights
 
 
-def _stale_reasons(
+def _list_stale_reasons(
     job: Job, line: PreviousResult, first: Sequence[PreviousResult] | None
 ) -> list[str]:
     """Return why the line of a second stage does not belong to the first stage; [] if it does.
 
     `first` holds the matching lines of the first stage; None if it has no lines at all.
     """
-    if first is None or any(_start_time(one) <= _start_time(line) for one in first):
+    if first is None or any(_get_start_time(earlier) <= _get_start_time(line) for earlier in first):
         return []
     reason = "was run again since" if first else "has only lines with other settings or data"
     return [f"needs {job.needs}, which {reason}"]
 
 
-def _start_time(line: PreviousResult) -> datetime:
+def _get_start_time(line: PreviousResult) -> datetime:
     try:
         time = datetime.fromisoformat(line.result.started)
     except ValueError:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from boxmend.bench.grids.cells import Cell, table_cells
+from boxmend.bench.grids.cells import Cell, list_table_cells
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.table_spec import TWICE_EPOCHS
 from boxmend.errors import UsageError
@@ -45,26 +45,28 @@ OTHER_RELATIVE_COST = 1.09  # of mend, the published method and its ablations
 
 def priority(cell: Cell) -> int:
     """Return the priority of a cell: 1, 2 or 3."""
-    step = _step(cell)
+    step = _get_step(cell)
     if step <= LAST_STEP_OF_FIRST:
         return 1
     return 2 if step < _first_step_of_third() else 3
 
 
-def by_priority(cells: Sequence[Cell]) -> list[Cell]:
+def sort_by_priority(cells: Sequence[Cell]) -> list[Cell]:
     """Sort cells by priority; a cell comes after the one it needs."""
-    lengths = {cell: _cost(cell) for cell in cells}
+    lengths = {cell: _estimate_cost(cell) for cell in cells}
     for cell in cells:
         if cell.needs is not None:
-            lengths[cell.needs] = max(lengths.get(cell.needs, 0.0), _cost(cell.needs) + _cost(cell))
+            lengths[cell.needs] = max(
+                lengths.get(cell.needs, 0.0), _estimate_cost(cell.needs) + _estimate_cost(cell)
+            )
     ordered = sorted(
         cells,
         key=lambda cell: (
-            *(_step(cell), cell.seed, cell.method not in REFERENCE_METHODS),
+            *(_get_step(cell), cell.seed, cell.method not in REFERENCE_METHODS),
             -lengths[cell],
         ),
     )
-    return _after_needs(ordered)
+    return _sort_after_needs(ordered)
 
 
 def with_priority(cells: Sequence[Cell], priorities: Iterable[int]) -> list[Cell]:
@@ -72,24 +74,24 @@ def with_priority(cells: Sequence[Cell], priorities: Iterable[int]) -> list[Cell
 
     Raises a UsageError for an unknown priority, and where no cell has one of them.
     """
-    wanted = tuple(priorities)
-    for number in wanted:
+    requested = tuple(priorities)
+    for number in requested:
         if number not in PRIORITIES:
             raise UsageError(f"--priority {number}: expected 1, 2 or 3, or several of them")
-    kept = [cell for cell in cells if not wanted or priority(cell) in wanted]
+    kept = [cell for cell in cells if not requested or priority(cell) in requested]
     if not kept:
-        raise UsageError(f"--priority {','.join(map(str, wanted))} leaves no cell")
+        raise UsageError(f"--priority {','.join(map(str, requested))} leaves no cell")
     needed = {cell.needs for cell in kept}
     return [cell for cell in cells if cell in kept or cell in needed]
 
 
-def _step(cell: Cell) -> int:
+def _get_step(cell: Cell) -> int:
     """Return the position of a cell in the order of all groups.
 
     Up to LAST_STEP_OF_FIRST it has priority 1, from `_first_step_of_third()` on priority 3.
     """
     first = replace(cell, seed=0)
-    if first in _core():
+    if first in _core_cells():
         if cell.seed > 0:
             return LAST_STEP_OF_FIRST if cell.method in REFERENCE_METHODS else _last_step()
         is_reference = cell.is_clean and cell.method == CLEAN_METHOD
@@ -116,23 +118,23 @@ def _last_step() -> int:
 
 
 @cache
-def _core() -> frozenset[Cell]:
-    return _of_seed_0("core")
+def _core_cells() -> frozenset[Cell]:
+    return _is_of_seed_0("core")
 
 
 @cache
 def _second_groups() -> tuple[frozenset[Cell], ...]:
     """Return the groups of priority 2 in their order."""
-    ablations = frozenset[Cell]().union(*(_of_seed_0(name) for name in ABLATIONS))
-    noises = {(cell.labels, cell.boxes) for cell in _core() if not cell.is_clean}
-    methods = {cell.method for cell in _core()}
+    ablations = frozenset[Cell]().union(*(_is_of_seed_0(name) for name in ABLATIONS))
+    noises = {(cell.labels, cell.boxes) for cell in _core_cells() if not cell.is_clean}
+    methods = {cell.method for cell in _core_cells()}
     return (
-        _of_seed_0("two-stage"),
+        _is_of_seed_0("two-stage"),
         frozenset(cell for cell in ablations if cell.noise_name in ABLATION_NOISES),
-        _of_seed_0("auto"),
-        frozenset(cell for cell in _of_seed_0("table1") if cell.noise_name == HEAVY_LABEL_NOISE),
-        _of_seed_0("pair"),
-        _of_seed_0("gaussian"),
+        _is_of_seed_0("auto"),
+        frozenset(cell for cell in _is_of_seed_0("table1") if cell.noise_name == HEAVY_LABEL_NOISE),
+        _is_of_seed_0("pair"),
+        _is_of_seed_0("gaussian"),
         frozenset(Cell(*noise, method) for noise in noises for method in methods),
     )
 
@@ -140,19 +142,19 @@ def _second_groups() -> tuple[frozenset[Cell], ...]:
 @cache
 def _third_groups() -> tuple[frozenset[Cell], ...]:
     """Return the groups that run before all other cells of priority 3."""
-    return _of_seed_0("box-noise"), _of_seed_0("presence")
+    return _is_of_seed_0("box-noise"), _is_of_seed_0("presence")
 
 
-def _of_seed_0(name: str) -> frozenset[Cell]:
-    return frozenset(table_cells(LAYOUTS[name], (0,)))
+def _is_of_seed_0(name: str) -> frozenset[Cell]:
+    return frozenset(list_table_cells(LAYOUTS[name], (0,)))
 
 
-def _cost(cell: Cell) -> float:
+def _estimate_cost(cell: Cell) -> float:
     factor = 2.0 if dict(cell.variant).get("epochs") == TWICE_EPOCHS else 1.0
     return factor * RELATIVE_COSTS.get(cell.method, OTHER_RELATIVE_COST)
 
 
-def _after_needs(cells: Sequence[Cell]) -> list[Cell]:
+def _sort_after_needs(cells: Sequence[Cell]) -> list[Cell]:
     ordered: dict[Cell, None] = {}
     for cell in cells:
         if cell.needs is not None and cell.needs in cells:

@@ -1,4 +1,4 @@
-"""The published figures of published.toml by table, row and column, as fractions."""
+"""Read the published figures in published.toml, by table, row and column, as fractions."""
 
 import tomllib
 from functools import cache
@@ -12,16 +12,16 @@ Percent = Annotated[float, Meta(ge=0, le=100)] | Literal[""]
 
 
 class PublishedTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """One published table."""
+    """A published table."""
 
     source: str
     metric: str
-    """The name of its metric in results; "mending" for figures of the mending."""
+    """The name of the metric in results; "mending" for figures of the mending."""
     data: str
     columns: list[str]
     rows: dict[str, list[Percent]]
     notes: list[str] = field(default_factory=list)
-    """Remarks about its figures."""
+    """Remarks about the figures."""
 
     def fraction(self, row: str, column: str) -> float | None:
         """Return a figure from 0 to 1; None if none was published."""

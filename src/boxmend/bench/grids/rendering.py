@@ -1,4 +1,4 @@
-"""A table as Markdown for people, CSV and JSON for programs, and HTML for a browser."""
+"""Render a table as Markdown for people, CSV and JSON for programs, and HTML for a browser."""
 
 import base64
 import csv
@@ -15,20 +15,20 @@ from boxmend.bench.grids.table_spec import Column, Row
 from boxmend.bench.grids.tables import Table, TableEntry
 from boxmend.bench.grids.wording import (
     GAINS,
-    Words,
-    figure_words,
-    gain_words,
-    legend,
-    notes,
-    origin,
+    EntryTexts,
+    describe_origin,
+    figure_texts,
+    gain_texts,
+    make_legend,
+    make_notes,
     row_title,
 )
 from boxmend.data.files.json_text import encode_json
 
-_MARKDOWN = str.maketrans(
+_MARKDOWN_ESCAPES = str.maketrans(
     {sign: f"\\{sign}" for sign in "\\`*_|#~[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 CSV_COLUMNS = (
     *("table", "scale", "row", "column", "labels", "boxes", "presence", "metric"),
     *("mean", "deviation", "seeds", "failed", "best", "published"),
@@ -36,22 +36,22 @@ CSV_COLUMNS = (
 )
 
 
-def markdown(table: Table) -> str:
-    """Give the table, its comparison, its legend and its notes as Markdown."""
-    parts = [f"### {_escape_markdown(table.layout.title)}", _markdown_table(table, figure_words)]
+def render_markdown(table: Table) -> str:
+    """Return the table, its comparison, its legend and its notes as Markdown."""
+    parts = [f"### {_escape_markdown(table.layout.title)}", _markdown_table(table, figure_texts)]
     if has_gains(table):
         compare = table.layout.compare
         parts += [f"#### {_escape_markdown(GAINS[compare])}"]
-        parts += [_markdown_table(table, lambda one: gain_words(one, compare), gains=True)]
+        parts += [_markdown_table(table, lambda entry: gain_texts(entry, compare), gains=True)]
     parts.append(_markdown_list(_explain_table(table)))
-    remarks = notes(table)
+    remarks = make_notes(table)
     if remarks:
         parts.append(f"Notes:\n\n{_markdown_list(remarks)}")
     return "\n\n".join(parts) + "\n"
 
 
-def csv_bytes(table: Table) -> bytes:
-    """Give one line for each square as CSV in UTF-8: fractions, and nothing where none is known.
+def render_csv(table: Table) -> bytes:
+    """Return one line per entry as CSV in UTF-8; figures are fractions, and empty if unknown.
 
     A text that a spreadsheet would take for a formula gets an apostrophe in front.
     """
@@ -59,14 +59,14 @@ def csv_bytes(table: Table) -> bytes:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for row, line in table.lines():
-        for column, square in zip(table.layout.columns, line, strict=True):
-            entry = _flat(table, row, column, square)
-            writer.writerow([_csv_cell(entry[name]) for name in CSV_COLUMNS])
+        for column, entry in zip(table.layout.columns, line, strict=True):
+            fields = _to_fields(table, row, column, entry)
+            writer.writerow([_csv_cell(fields[name]) for name in CSV_COLUMNS])
     return file.getvalue().encode("utf-8", "backslashreplace")
 
 
-def plain(table: Table) -> dict[str, Any]:
-    """Give the table as JSON has it: fractions, None where none is known."""
+def to_plain(table: Table) -> dict[str, Any]:
+    """Return the table as values for JSON; figures are fractions, and None if unknown."""
     return {
         "table": table.layout.name,
         "title": table.layout.title,
@@ -77,13 +77,13 @@ def plain(table: Table) -> dict[str, Any]:
         "published_metric": table.published.metric if table.published else None,
         "columns": [
             {
-                "name": one.name,
-                "title": one.title,
-                "labels": one.labels,
-                "boxes": one.boxes,
-                "presence": one.presence,
+                "name": column.name,
+                "title": column.title,
+                "labels": column.labels,
+                "boxes": column.boxes,
+                "presence": column.presence,
             }
-            for one in table.layout.columns
+            for column in table.layout.columns
         ],
         "rows": [
             {
@@ -92,31 +92,31 @@ def plain(table: Table) -> dict[str, Any]:
                 "variant": dict(row.variant),
                 "is_reference": row.is_clean,
                 "squares": {
-                    column.name: _plain_square(table, row, column, square)
-                    for column, square in zip(table.layout.columns, line, strict=True)
+                    column.name: _to_plain_entry(table, row, column, entry)
+                    for column, entry in zip(table.layout.columns, line, strict=True)
                 },
             }
             for row, line in table.lines()
         ],
-        "legend": legend(table),
-        "notes": notes(table),
+        "legend": make_legend(table),
+        "notes": make_notes(table),
         "differences": [
             {
-                "where": one.where,
-                "cells": {value: list(cells) for value, cells in one.cells.items()},
+                "where": difference.where,
+                "cells": {value: list(cells) for value, cells in difference.cells.items()},
             }
-            for one in table.differences
+            for difference in table.differences
         ],
     }
 
 
-def json_bytes(table: Table) -> bytes:
-    """Give what `plain` gives as a file."""
-    return encode_json(plain(table), indent=2) + b"\n"
+def render_json(table: Table) -> bytes:
+    """Return the content of a JSON file with the values of `to_plain`."""
+    return encode_json(to_plain(table), indent=2) + b"\n"
 
 
-def html(table: Table) -> bytes:
-    """Give the table as a page that needs no other file, for light and dark screens."""
+def render_html(table: Table) -> bytes:
+    """Return the table as an HTML page that needs no other file, for light and dark screens."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
@@ -124,17 +124,19 @@ def html(table: Table) -> bytes:
     )
     style = _read_packaged_file("table.css")
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
-    parts = [("Figures, in %", *_words(table, figure_words))]
+    parts = [("Figures, in %", *_collect_texts(table, figure_texts))]
     if has_gains(table):
         compare = table.layout.compare
-        parts.append((GAINS[compare], *_words(table, lambda one: gain_words(one, compare), True)))
+        parts.append(
+            (GAINS[compare], *_collect_texts(table, lambda entry: gain_texts(entry, compare), True))
+        )
     text = environment.from_string(_read_packaged_file("table.html.j2")).render(
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'",
         style=_mark_as_safe(style),
         table=table,
         parts=parts,
         legend=_explain_table(table),
-        notes=notes(table),
+        notes=make_notes(table),
         version=__version__,
     )
     return text.encode("utf-8", "replace")
@@ -142,43 +144,47 @@ def html(table: Table) -> bytes:
 
 def _explain_table(table: Table) -> list[str]:
     """Return the legend, the columns left out, and the origin of the figures."""
-    kept, _ = _words(table, figure_words)
-    gone = [one.title for one in table.layout.columns if one not in kept]
-    left_out = f"Left out, since there is no figure yet: {'; '.join(gone)}." if gone else ""
-    return [line for line in (*legend(table), left_out, origin(table)) if line]
+    kept, _ = _collect_texts(table, figure_texts)
+    empty = [column.title for column in table.layout.columns if column not in kept]
+    left_out = f"Left out, since there is no figure yet: {'; '.join(empty)}." if empty else ""
+    return [line for line in (*make_legend(table), left_out, describe_origin(table)) if line]
 
 
 def has_gains(table: Table) -> bool:
-    """Return whether there is anything to compare."""
+    """Return whether an entry has a recovered share or a difference."""
     return any(
-        one.gain is not None or one.paper_gain is not None for line in table.squares for one in line
+        entry.gain is not None or entry.paper_gain is not None
+        for line in table.entries
+        for entry in line
     )
 
 
-def _words(
-    table: Table, words: Callable[[TableEntry], Words], gains: bool = False
-) -> tuple[list[Column], list[tuple[str, Row, list[Words]]]]:
+def _collect_texts(
+    table: Table, to_texts: Callable[[TableEntry], EntryTexts], gains: bool = False
+) -> tuple[list[Column], list[tuple[str, Row, list[EntryTexts]]]]:
     """Return the columns with content, and the titles and entries of the rows.
 
     With `gains` only rows that have a gain are included.
     """
-    found = []
+    known = []
     for number, (row, line) in enumerate(table.lines()):
-        entries = [words(entry) for entry in line]
-        if not gains or any(entry.plain() for entry in entries):
-            found.append((row_title(table, number), row, entries))
+        texts = [to_texts(entry) for entry in line]
+        if not gains or any(entry.to_line() for entry in texts):
+            known.append((row_title(table, number), row, texts))
     columns = table.layout.columns
-    kept = [n for n in range(len(columns)) if any(line[n].plain() for _, _, line in found)]
+    kept = [n for n in range(len(columns)) if any(line[n].to_line() for _, _, line in known)]
     kept = kept or list(range(len(columns)))
-    rows = [(title, row, [line[n] for n in kept]) for title, row, line in found]
+    rows = [(title, row, [line[n] for n in kept]) for title, row, line in known]
     return [columns[n] for n in kept], rows
 
 
-def _markdown_table(table: Table, words: Callable[[TableEntry], Words], gains: bool = False) -> str:
-    columns, rows = _words(table, words, gains)
-    lines = [["", *(_escape_markdown(one.title) for one in columns)]]
-    for title, _, squares in rows:
-        lines.append([_escape_markdown(title), *(_markdown_square(one) for one in squares)])
+def _markdown_table(
+    table: Table, to_texts: Callable[[TableEntry], EntryTexts], gains: bool = False
+) -> str:
+    columns, rows = _collect_texts(table, to_texts, gains)
+    lines = [["", *(_escape_markdown(column.title) for column in columns)]]
+    for title, _, entries in rows:
+        lines.append([_escape_markdown(title), *(_markdown_entry(texts) for texts in entries)])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     head, *body = [_pad_line(line, widths) for line in lines]
     rule = "|".join(
@@ -197,14 +203,14 @@ def _pad_line(line: Sequence[str], widths: Sequence[int]) -> str:
     return f"| {' | '.join([first, *rest])} |"
 
 
-def _markdown_square(words: Words) -> str:
-    figure = f"**{words.figure}**" if words.is_best else words.figure
-    parts = (figure, words.spread, words.seeds, words.paper)
+def _markdown_entry(texts: EntryTexts) -> str:
+    figure = f"**{texts.figure}**" if texts.is_best else texts.figure
+    parts = (figure, texts.spread, texts.seeds, texts.paper)
     return " ".join(part for part in parts if part)
 
 
-def _flat(table: Table, row: Row, column: Column, square: TableEntry) -> dict[str, Any]:
-    ours, gain = square.ours, square.gain or Gain(None, None, (), ())
+def _to_fields(table: Table, row: Row, column: Column, entry: TableEntry) -> dict[str, Any]:
+    ours, gain = entry.ours, entry.gain or Gain(None, None, (), ())
     is_noisy = not row.is_clean
     return {
         "table": table.layout.name,
@@ -218,27 +224,27 @@ def _flat(table: Table, row: Row, column: Column, square: TableEntry) -> dict[st
         "mean": ours.mean if ours else None,
         "deviation": ours.deviation if ours else None,
         "seeds": ours.seeds if ours else (),
-        "failed": len(square.failed),
-        "best": square.is_best,
-        "published": square.paper,
+        "failed": len(entry.failed),
+        "best": entry.is_best,
+        "published": entry.paper,
         "compared": table.layout.compare,
         "gain": gain.value,
         "gain_error": gain.error,
         "gain_seeds": gain.seeds,
-        "published_gain": square.paper_gain,
-        "cells": square.cells,
+        "published_gain": entry.paper_gain,
+        "cells": entry.cells,
     }
 
 
-def _plain_square(table: Table, row: Row, column: Column, square: TableEntry) -> dict[str, Any]:
-    entry = _flat(table, row, column, square)
+def _to_plain_entry(table: Table, row: Row, column: Column, entry: TableEntry) -> dict[str, Any]:
+    fields = _to_fields(table, row, column, entry)
     for name in ("table", "scale", "row", "column", "labels", "boxes", "compared"):
-        del entry[name]
-    return entry | {
-        "seeds": list(entry["seeds"]),
-        "gain_seeds": list(entry["gain_seeds"]),
-        "cells": list(square.cells),
-        "failed": list(square.failed),
+        del fields[name]
+    return fields | {
+        "seeds": list(fields["seeds"]),
+        "gain_seeds": list(fields["gain_seeds"]),
+        "cells": list(entry.cells),
+        "failed": list(entry.failed),
     }
 
 
@@ -246,7 +252,7 @@ def _csv_cell(value: Any) -> str:
     if isinstance(value, tuple):
         value = " ".join(map(str, value))
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
     if isinstance(value, bool):
         return str(int(value))
     return "" if value is None else f"{value:.6g}"
@@ -254,7 +260,7 @@ def _csv_cell(value: Any) -> str:
 
 def _escape_markdown(text: str) -> str:
     """Escape the characters that have a meaning in Markdown or HTML."""
-    return text.translate(_MARKDOWN)
+    return text.translate(_MARKDOWN_ESCAPES)
 
 
 def _mark_as_safe(text: str) -> Any:

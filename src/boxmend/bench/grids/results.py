@@ -1,12 +1,12 @@
 """The results of cells: one JSON line per try, in OUT/SCALE/results.jsonl.
 
-The file only grows. `append` writes a line at once and alone, so that several processes can share
-a file and a kill tears the last line at most; `read` leaves such a line out and says so. Every
-other line is checked by its digest (`boxmend.data.files.digests`; earlier versions wrote none) and
-field by field, since files come from anywhere. Of several lines of a cell `counting` gives the one
-that counts.
+The file only grows. `append_result` writes a line in one call, so several processes can share a
+file, and a kill can cut off only the last line; `read_results` leaves out such a line with a
+warning. Every other line is checked by its digest (`boxmend.data.files.digests`; lines of earlier
+versions have none) and field by field, because a file may come from anywhere. Of several lines of
+a cell, `effective_results` returns the one that counts.
 
-Figures are fractions, and what is not defined is None: a NaN becomes null when it is written.
+Figures are fractions, and undefined figures are None: a NaN becomes null when it is written.
 """
 
 import dataclasses
@@ -29,9 +29,9 @@ from boxmend.data.files.text import escape_surrogates
 from boxmend.errors import DataError
 
 RESULTS_FILE = "results.jsonl"
-MARK = b"\xef\xbb\xbf"  # that some editors put before a text
-REMEDY = "remove or mend that line, or read it with the version of boxmend that wrote it"
-NAMED_BY = "name a file that `boxmend bench run` wrote, or its folder"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors put it before a text
+REMEDY = "remove or correct the line, or read it with the version of boxmend that wrote it"
+FILE_REMEDY = "name a file that `boxmend bench run` wrote, or its folder"
 
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._~+-]{0,199}\Z")]
 Rate = Annotated[
@@ -45,76 +45,77 @@ Setting = bool | int | float | str | None
 
 
 class Noise(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the training annotations were spoilt; clean data have none of it."""
+    """The noise in the training annotations; clean data have none."""
 
     labels: Rate | None = None
     """KIND:RATE as `boxmend noise --labels` takes it: symmetric:0.4, pair:0.2."""
     boxes: Rate | None = None
     """KIND:AMOUNT as `boxmend noise --boxes` takes it: uniform:0.4, gaussian:0.25, jitter:0.4."""
     seed: Count = 0
-    """Of the draws."""
+    """The seed of the noise."""
     presence: Rate | None = None
     """missing:RATE or spurious:RATE, as `boxmend noise --missing` and `--spurious` take them."""
 
 
 class Data(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was trained and evaluated on; hashes are those of `boxmend.data.fingerprint`."""
+    """The data of a cell; hashes are those of `boxmend.data.fingerprint`."""
 
     train_sha256: Sha256
-    """The training annotations as they were before noise."""
+    """Hash of the clean training annotations."""
     noisy_sha256: Sha256
-    """The training annotations as the cell was trained on: with their noise, or those before
-    where there is none; of a second stage, mended."""
+    """Hash of the annotations that the cell trained on: noisy, clean if there is no noise, or
+    mended for a second stage."""
     val_sha256: Sha256
     addresses: dict[str, list[str]] = field(default_factory=dict)
-    """Where they lay, by "train" and "val"."""
+    """The addresses of the data, by "train" and "val"."""
 
 
 class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One try of one cell, finished or failed."""
 
     cell: Name
-    """Its name, like label40-box40-mend-0; the same cell has the same name at every try."""
+    """The name of the cell, like label40-box40-mend-0; it is the same at every try."""
     scale: Name
     noise: Noise
     method: Name
     variant: dict[str, Setting] = field(default_factory=dict)
-    """Settings that differ from the method's cell without a variant, by their dotted names."""
+    """Settings that differ from those of the cell without a variant, by their dotted names."""
     seed: Count
     settings: dict[str, Any]
-    """Resolved, nested as `settings.json` of a run has them."""
+    """Resolved settings, nested as in `settings.json` of a run."""
     data: Data
     versions: dict[str, str]
     code: str = ""
-    """The first digits of a hash of boxmend's own source; empty in lines before there was one."""
+    """The first digits of a hash of boxmend's source; empty in lines of earlier versions."""
     hardware: str
     started: str
-    """ISO 8601, with its zone."""
+    """The time in ISO 8601 with time zone."""
     seconds: Amount
     images_per_second: Amount | None = None
     scores: dict[str, Share | None]
-    """By metric: voc_ap50_area, voc_ap50_11point, coco_ap, coco_ap50, coco_ap75 and so on; empty
-    where the cell failed."""
+    """Scores by metric: voc_ap50_area, voc_ap50_11point, coco_ap, coco_ap50, coco_ap75 and so on;
+    empty if the cell failed."""
     scores_by_label: dict[str, dict[str, float | None]] = field(default_factory=dict)
     mending: dict[str, Any] | None = None
-    """`boxmend.scoring.corrections.Assessment.to_json()`, where the method left a ledger."""
+    """`boxmend.scoring.corrections.Assessment.to_json()`, if the run has a ledger."""
     estimates: dict[str, float | None] | None = None
-    """Noise rates as the run found them, with _low and _high."""
+    """Noise rates that the run estimated, with _low and _high."""
     error: str | None = None
-    """What went wrong; None: nothing did."""
+    """Why the cell failed; None if it did not fail."""
     attempt: Annotated[int, Meta(ge=1)] = 1
     format: Literal[2] = FORMAT
-    """Of the line. Lines of format 1 are read with today's names; other numbers are refused."""
+    """The format of the line. Lines of format 1 are read with the present names; other formats are
+    refused."""
 
 
 @dataclass(frozen=True)
-class Read:
-    """The results of a file in the order of its lines, and what was odd about it."""
+class ReadResults:
+    """The results of a file in the order of its lines, and warnings about the file."""
 
     results: list[Result]
     warnings: list[str]
     numbers: list[int] = dataclasses.field(default_factory=list, compare=False)
-    """Of the lines, from 1 on."""
+    """The numbers of the lines, from 1 on."""
 
 
 _encoder = Encoder()
@@ -122,55 +123,55 @@ _decoder = Decoder(dict[str, Any])
 
 
 def decode_result(text: bytes) -> Result:
-    """Read one line; raise a DecodeError (or its subclass ValidationError) if it is invalid."""
+    """Decode one line; raise a DecodeError (or its subclass ValidationError) if that fails."""
     return convert(upgrade_line(_decoder.decode(text)), Result)
 
 
-def append(path: Path, result: Result) -> None:
+def append_result(path: Path, result: Result) -> None:
     """Append a result to a file; create the file and its folder if necessary.
 
     Several processes may append at once. An incomplete last line is replaced. Raises a ValueError
-    if `read` would refuse the result, an OutputError if it cannot be written, and a DataError if
-    the last line is damaged. The file does not change then.
+    if `read_results` would refuse the result, an OutputError if it cannot be written, and a
+    DataError if the last line is damaged. The file does not change in these cases.
     """
     try:
-        text = _encoder.encode(_encodable(to_builtins(result)))
+        text = _encoder.encode(_escape_texts(to_builtins(result)))
         decode_result(text)
     except (DecodeError, TypeError) as error:
-        raise ValueError(f"not a sound result: {error}") from error
+        raise ValueError(f"not a valid result: {error}") from error
     with wrap_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _open_locked(path) as handle:
             _append(path, handle, add_json_digest(text))
 
 
-def read(path: Path) -> Read:
+def read_results(path: Path) -> ReadResults:
     """Read all results of a file; a DataError names the first invalid line and its fault."""
     try:
         content = read_limited(path, "record_bytes")
     except OSError as error:
         reason = error.strerror or error
-        raise DataError(f"{path}: cannot be read ({reason}); {NAMED_BY}") from error
-    *lines, rest = verify_json_lines(path, content.removeprefix(MARK), REMEDY)
+        raise DataError(f"{path}: cannot be read ({reason}); {FILE_REMEDY}") from error
+    *lines, rest = verify_json_lines(path, content.removeprefix(BYTE_ORDER_MARK), REMEDY)
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
     results = [_parse_line(path, number, lines[number - 1]) for number in numbers]
     if not rest.strip():
-        return Read(results, [], numbers)
+        return ReadResults(results, [], numbers)
     last = len(lines) + 1
     try:  # a file from an editor may lack its last line end
-        return Read([*results, decode_result(rest)], [], [*numbers, last])
+        return ReadResults([*results, decode_result(rest)], [], [*numbers, last])
     except (DecodeError, UnicodeDecodeError, RecursionError):
         torn = f"{path}: line {last} was cut off and is left out: its cell counts as open"
-        return Read(results, [torn], numbers)
+        return ReadResults(results, [torn], numbers)
 
 
-def read_all(paths: Sequence[Path]) -> Read:
+def read_all_results(paths: Sequence[Path]) -> ReadResults:
     """Read several files, one after the other."""
-    found = [read(path) for path in paths]
-    return Read(
-        [result for one in found for result in one.results],
-        [warning for one in found for warning in one.warnings],
-        [number for one in found for number in one.numbers],
+    files = [read_results(path) for path in paths]
+    return ReadResults(
+        [result for file in files for result in file.results],
+        [warning for file in files for warning in file.warnings],
+        [number for file in files for number in file.numbers],
     )
 
 
@@ -188,12 +189,12 @@ def effective_results(results: Iterable[Result]) -> list[Result]:
     return list(by_cell.values())
 
 
-def _encodable(value: Any) -> Any:
+def _escape_texts(value: Any) -> Any:
     """Copy a value and escape lone surrogates, which file names may contain."""
     if isinstance(value, dict):
-        return {_encodable(name): _encodable(one) for name, one in value.items()}
+        return {_escape_texts(name): _escape_texts(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_encodable(one) for one in value]
+        return [_escape_texts(item) for item in value]
     return escape_surrogates(value) if isinstance(value, str) else value
 
 
@@ -203,10 +204,10 @@ def _parse_line(path: Path, number: int, line: bytes) -> Result:
     except ValidationError as error:
         reason, _, place = str(error).partition(" - at `$")
         where = f"{place.rstrip('`').lstrip('.')}: " if place.rstrip("`") else ""
-        wrong = f"line {number} is no result: {where}{reason}"
+        wrong = f"line {number} is not a result: {where}{reason}"
         raise DataError(f"{path}: {wrong}; {REMEDY}") from error
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: line {number} is no JSON ({error}); {REMEDY}") from error
+        raise DataError(f"{path}: line {number} is not valid JSON ({error}); {REMEDY}") from error
 
 
 @contextmanager
@@ -217,7 +218,7 @@ def _open_locked(path: Path) -> Iterator[int]:
         lock_handle(handle, wait=True)
         yield handle
     finally:
-        os.close(handle)  # and so unlocks
+        os.close(handle)  # this also unlocks the file
 
 
 def _append(path: Path, handle: int, line: bytes) -> None:

@@ -27,7 +27,7 @@ from boxmend.bench.grids.jobs import (
 )
 from boxmend.bench.grids.outcomes import failed_result, last_lines, record_result
 from boxmend.bench.grids.planning import Plan
-from boxmend.bench.grids.results import RESULTS_FILE, append
+from boxmend.bench.grids.results import RESULTS_FILE, append_result
 from boxmend.bench.grids.time_left import Pace, seconds_left
 from boxmend.data.files.reading import open_file
 
@@ -272,7 +272,7 @@ def _record_without_result(folder: Path, status: int) -> str:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     result = failed_result(folder, read_job(folder), read_tries(folder), started, error)
     if status < 0:
-        append(folder.parent.parent / RESULTS_FILE, result)
+        append_result(folder.parent.parent / RESULTS_FILE, result)
     else:
         record_result(folder, result)
     return error

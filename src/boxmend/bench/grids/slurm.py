@@ -18,18 +18,22 @@ if TYPE_CHECKING:
     from submitit import Executor
     from submitit.helpers import DelayedSubmission
 
-PAUSE = 0.2  # seconds between looks at the cell's process
-ASKED_EVERY = 30.0  # seconds between questions to the scheduler
-NO_LIMIT = 1_000_000  # jobs that a queue takes
-USUAL_MINUTES = 720  # of a job; what is not done by then is requeued and goes on
-MOST_TIMEOUTS = 100
+POLL_SECONDS = 0.2  # between checks of the process of the cell
+QUERY_INTERVAL_SECONDS = 30.0  # of the queue
+SLURM_CAPACITY = 1_000_000  # cells at the same time; SLURM has no limit
+DEFAULT_TIMEOUT_MINUTES = 720  # of a job; an unfinished cell is requeued and continues
+MAX_TIMEOUTS = 100
 SUBMITTED_FILE = "submitted.json"
-OWN_NAMES = {"gpus": "gpus_per_node", "timeout-minutes": "timeout_min", "cpus": "cpus_per_task"}
-"""Options of ours that submitit calls otherwise; it knows all others of sbatch by their names."""
+SUBMITIT_NAMES = {
+    "gpus": "gpus_per_node",
+    "timeout-minutes": "timeout_min",
+    "cpus": "cpus_per_task",
+}
+"""The names in submitit of options of boxmend; other options have the names of sbatch."""
 
 
 class CellTask:
-    """The task of a job: runs the cell in a child process, which saves before the job ends.
+    """The task of a job: the cell runs in a child process, which saves before the job ends.
 
     submitit calls `checkpoint` on preemption and shortly before the time limit, and requeues.
     """
@@ -43,39 +47,41 @@ class CellTask:
         self._process = LocalProcess(Path(self.folder), {})
         try:
             while (status := self._process.poll()) is None:
-                time.sleep(PAUSE)  # no wait, within which a signal could not look at the process
+                time.sleep(
+                    POLL_SECONDS
+                )  # unlike a wait, this lets a signal handler poll the process
             return status
         finally:
-            self._leave()
+            self._stop_process()
 
     def checkpoint(self) -> "DelayedSubmission":
-        """Let the cell save its state; return the task that continues it."""
+        """Stop the cell, which saves its state; return the task that continues it."""
         from submitit.helpers import DelayedSubmission
 
-        self._leave()
+        self._stop_process()
         return DelayedSubmission(CellTask(self.folder))
 
-    def _leave(self) -> None:
+    def _stop_process(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.stop()
             while process.poll() is None:
-                time.sleep(PAUSE)
+                time.sleep(POLL_SECONDS)
 
 
 class Queue:
-    """The user's jobs in the SLURM queue, updated now and then; needs no accounting."""
+    """The user's jobs in the SLURM queue, updated now and then; needs no accounting database."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] | None = None
-        self._asked = -ASKED_EVERY
-        self.looks = 0
+        self._asked_at = -QUERY_INTERVAL_SECONDS
+        self.num_queries = 0
 
     def has(self, job: str) -> bool:
         """Return whether a job waits or runs by the last answer; True without an answer."""
-        if time.monotonic() - self._asked >= ASKED_EVERY:
-            self._names, self._asked = queued_jobs(), time.monotonic()
-            self.looks += 1
+        if time.monotonic() - self._asked_at >= QUERY_INTERVAL_SECONDS:
+            self._names, self._asked_at = queued_jobs(), time.monotonic()
+            self.num_queries += 1
         return self._names is None or job in self._names
 
 
@@ -83,9 +89,9 @@ class JobProcess:
     """A cell in a job of the scheduler."""
 
     def __init__(self, job: Any, queue: Queue | None = None):
-        """Take a job; without a queue the job itself says whether it is over."""
+        """Watch a job; without a queue, the job itself reports whether it is over."""
         self.job, self._queue = job, queue
-        self._missed_at: int | None = None  # the look at the queue that first lacked the job
+        self._missed_at: int | None = None  # number of the first query whose answer lacked the job
 
     def poll(self) -> int | None:
         """Return None while the job waits, runs or is requeued, then the status of the cell."""
@@ -93,12 +99,12 @@ class JobProcess:
             return None
         try:
             outcome, result = self.job._get_outcome_and_result()
-        except Exception:  # cancelled, lost with its node, or over its time: it can go on
+        except Exception:  # cancelled, lost with its node, or over its time: it can continue
             return CellStatus.STOPPED
         return int(result) if outcome == "success" else 1
 
     def stop(self) -> None:
-        """Cancel the job; its cell saves."""
+        """Cancel the job; its cell saves its state."""
         self.job.cancel(check=False)
 
     def kill(self) -> None:
@@ -106,7 +112,7 @@ class JobProcess:
         self.stop()
 
     def _is_over(self) -> bool:
-        """Return whether there is a result, or two answers of SLURM lack the job.
+        """Return whether there is a result, or two answers of SLURM in a row lack the job.
 
         One answer is not enough, since files may appear late.
         """
@@ -117,24 +123,24 @@ class JobProcess:
         if self._queue.has(self.job.job_id):
             self._missed_at = None
         elif self._missed_at is None:
-            self._missed_at = self._queue.looks
-        return self._missed_at is not None and self._queue.looks > self._missed_at
+            self._missed_at = self._queue.num_queries
+        return self._missed_at is not None and self._queue.num_queries > self._missed_at
 
 
 class Submitit:
-    """Starts cells as SLURM jobs, or with `is_local` as processes that submitit manages."""
+    """An executor of cells as SLURM jobs, or with `is_local` as processes of submitit."""
 
     def __init__(self, root: Path, jobs: int | None, options: Mapping[str, str], *, is_local: bool):
         self._folder = root / "jobs"
         self._is_local, self._jobs = is_local, jobs
-        self._executor = _executor(self._folder, jobs, options, is_local=is_local)
+        self._executor = _make_executor(self._folder, jobs, options, is_local=is_local)
         self._queue = None if is_local else Queue()
         self.outlives = not is_local
 
     @property
     def capacity(self) -> int:
         """Return the number of local processes; for SLURM there is no limit."""
-        return (self._jobs or 1) if self._is_local else NO_LIMIT
+        return (self._jobs or 1) if self._is_local else SLURM_CAPACITY
 
     def start(self, folders: Sequence[Path]) -> list[Process]:
         """Submit the cells as an array; cells that are still queued are not submitted again."""
@@ -143,13 +149,13 @@ class Submitit:
         tasks = [CellTask(str(folder.absolute())) for folder in new]
         try:
             submitted = self._submit_array(tasks)
-        except Exception as error:  # submitit has many of its own
+        except Exception as error:  # submitit raises errors of many types
             raise BoxmendError(f"the jobs could not be submitted: {error}") from error
         for folder, job in zip(new, submitted, strict=True):
             known[folder] = JobProcess(job, self._queue)
             with open_atomic(folder / SUBMITTED_FILE) as file:
                 file.write(add_json_digest(json.dumps({"job": job.job_id}).encode()))
-        return [one for one in known.values() if one is not None]
+        return [process for process in known.values() if process is not None]
 
     def _submit_array(self, tasks: Sequence[CellTask]) -> list[Any]:
         """Submit tasks as one array."""
@@ -190,7 +196,7 @@ def queued_jobs() -> frozenset[str] | None:
     return frozenset(answer.stdout.split())
 
 
-def _executor(
+def _make_executor(
     folder: Path, jobs: int | None, options: Mapping[str, str], *, is_local: bool
 ) -> "Executor":
     try:
@@ -201,23 +207,24 @@ def _executor(
             "'boxmend[slurm]'"
         ) from error
     values = {
-        OWN_NAMES.get(name, name.replace("-", "_")): _value(options[name]) for name in options
+        SUBMITIT_NAMES.get(name, name.replace("-", "_")): _parse_value(options[name])
+        for name in options
     }
-    values.setdefault("timeout_min", USUAL_MINUTES)
+    values.setdefault("timeout_min", DEFAULT_TIMEOUT_MINUTES)
     try:
         if is_local:
-            executor: Executor = submitit.LocalExecutor(folder, max_num_timeout=MOST_TIMEOUTS)
+            executor: Executor = submitit.LocalExecutor(folder, max_num_timeout=MAX_TIMEOUTS)
             executor.update_parameters(timeout_min=values["timeout_min"])
             return executor
-        executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIMEOUTS)
+        executor = submitit.SlurmExecutor(folder, max_num_timeout=MAX_TIMEOUTS)
         minutes = values.pop("timeout_min")
         if jobs is not None:
             values.setdefault("array_parallelism", jobs)
         executor.update_parameters(**{"job_name": "boxmend", "time": minutes, **values})
-    except Exception as error:  # submitit has no common one: no SLURM here, an unknown name
+    except Exception as error:  # of any type: no SLURM on this machine, an unknown option
         raise UsageError(f"--executor submitit: {error}") from error
     return executor
 
 
-def _value(text: str) -> int | str:
+def _parse_value(text: str) -> int | str:
     return int(text) if text.isdecimal() else text

@@ -43,7 +43,7 @@ def summarize_seeds(values: Values) -> SeedSummary | None:
         return None
     seeds = tuple(sorted(values))
     numbers = [values[seed] for seed in seeds]
-    return SeedSummary(_mean(numbers), _deviation(numbers), seeds)
+    return SeedSummary(_compute_mean(numbers), _compute_deviation(numbers), seeds)
 
 
 def recovered_share(method: Values, baseline: Values, clean: Values) -> Gain:
@@ -52,46 +52,46 @@ def recovered_share(method: Values, baseline: Values, clean: Values) -> Gain:
     It is not defined if the noise costs less than a point. The standard error is that of a ratio
     of two means to first order: it follows from the deviation of gain - ratio x loss over seeds.
     """
-    seeds, left_out = _common(method, baseline, clean)
+    seeds, left_out = _split_seeds(method, baseline, clean)
     gains = [method[seed] - baseline[seed] for seed in seeds]
     losses = [clean[seed] - baseline[seed] for seed in seeds]
-    loss = _mean(losses) if seeds else 0.0
+    loss = _compute_mean(losses) if seeds else 0.0
     if loss < MIN_LOSS:
         return Gain(None, None, seeds, left_out)
-    ratio = _mean(gains) / loss
+    ratio = _compute_mean(gains) / loss
     rests = [gain - ratio * lost for gain, lost in zip(gains, losses, strict=True)]
-    error = _error(rests)
+    error = _compute_error(rests)
     return Gain(ratio, None if error is None else error / loss, seeds, left_out)
 
 
 def mean_difference(method: Values, baseline: Values) -> Gain:
     """Return method - baseline as a mean over common seeds."""
-    seeds, left_out = _common(method, baseline)
+    seeds, left_out = _split_seeds(method, baseline)
     if not seeds:
         return Gain(None, None, seeds, left_out)
     numbers = [method[seed] - baseline[seed] for seed in seeds]
-    return Gain(_mean(numbers), _error(numbers), seeds, left_out)
+    return Gain(_compute_mean(numbers), _compute_error(numbers), seeds, left_out)
 
 
-def _common(*sides: Values) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _split_seeds(*sides: Values) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the seeds that all sides have, and those that only some have."""
-    every = set[int]().union(*sides)
-    common = every.intersection(*sides)
-    return tuple(sorted(common)), tuple(sorted(every - common))
+    all_seeds = set[int]().union(*sides)
+    common = all_seeds.intersection(*sides)
+    return tuple(sorted(common)), tuple(sorted(all_seeds - common))
 
 
-def _mean(numbers: Sequence[float]) -> float:
+def _compute_mean(numbers: Sequence[float]) -> float:
     return math.fsum(numbers) / len(numbers)
 
 
-def _deviation(numbers: Sequence[float]) -> float | None:
+def _compute_deviation(numbers: Sequence[float]) -> float | None:
     if len(numbers) < 2:
         return None
-    mean = _mean(numbers)
-    return math.sqrt(math.fsum((one - mean) ** 2 for one in numbers) / (len(numbers) - 1))
+    mean = _compute_mean(numbers)
+    return math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1))
 
 
-def _error(numbers: Sequence[float]) -> float | None:
-    """Standard error of the mean."""
-    deviation = _deviation(numbers)
+def _compute_error(numbers: Sequence[float]) -> float | None:
+    """Return the standard error of the mean."""
+    deviation = _compute_deviation(numbers)
     return None if deviation is None else deviation / math.sqrt(len(numbers))

@@ -21,11 +21,11 @@ from typing import Literal, NamedTuple
 from boxmend.runs.settings import PublishedSettings
 
 TRUE_RATE = "true"
-"""As the value of label_noise or box_noise: the rate that the noise was made with, 0 for none."""
+"""The value of label_noise or box_noise that stands for the true rate; 0 without noise."""
 TWICE_EPOCHS = "twice"
-"""As the value of epochs: twice the epochs of the scale."""
+"""The value of epochs that stands for twice the epochs of the scale."""
 TWO_STAGE = "two-stage"
-"""As a method: `mend`, then `baseline` trained from scratch on the mended annotations."""
+"""The method `mend`, then `baseline` trained from scratch on the mended annotations."""
 
 GIVEN_TRUE_RATES = frozenset(
     {"co-teaching", "note-rcnn", "ca-bbc", "br", "lr", "cm", "cinj", "pseudo", "mend-paper"}
@@ -37,51 +37,52 @@ Variant = Mapping[str, bool | int | float | str]
 
 @dataclass(frozen=True)
 class Column:
-    """One noise setting."""
+    """A noise setting."""
 
     name: str
     """Unique in its table: label40-box40, pair40-box0, label0-oamil40, label0-box0-missing20."""
     title: str
     labels: str | None = None
-    """KIND:RATE as `boxmend noise` takes it; None: clean labels."""
+    """KIND:RATE as in `boxmend noise`; None for clean labels."""
     boxes: str | None = None
     metric: str | None = None
-    """A score that this column shows whatever is asked for; None: the table's."""
+    """The score of this column, whatever metric is requested; None for that of the table."""
     presence: str | None = None
-    """missing:RATE or spurious:RATE; None: every object is annotated, and nothing else."""
+    """missing:RATE or spurious:RATE; None if neither."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method, or one of its variants; without a method it is a published record alone."""
+    """A method, or one of its variants; a row without a method has published figures only."""
 
     name: str
     method: str | None
     variant: Variant = field(default_factory=dict)
     is_clean: bool = False
-    """The reference: trained without noise, whatever the column says."""
+    """Whether it is the reference, which is trained without noise in every column."""
     figure: str | None = None
-    """A dotted place in `Result` shown instead of a score: mending.labels.noise_after."""
+    """The dotted place in `Result` of a figure to show instead of a score, like
+    mending.labels.noise_after."""
     is_apart: bool = False
-    """A published record of another detector: its share of baseline's loss means nothing."""
+    """Whether its published figures are of another detector, so that shares are not comparable."""
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """One table."""
+    """The rows and columns of a table."""
 
     name: str
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By column: the rows that are run there; in a column not named here all are."""
+    """The names of the rows to run, by column; all rows of a column that is not listed."""
     compare: Literal["share", "difference", "none"] = "share"
-    """A second table: the share of the lost accuracy recovered, or the difference to baseline."""
+    """The figures of the second table: shares of the lost accuracy, or differences to baseline."""
     metric: str = "voc_ap50_area"
-    """The score that is shown unless another is asked for."""
+    """The score that is shown by default."""
     records: str = ""
-    """The table of published.toml with the figures to show beside, where its name is another."""
+    """The table of published.toml with the published figures, if its name is different."""
 
     def is_run(self, row: Row, column: Column) -> bool:
         """Return whether an entry is run; other entries show published figures only."""
@@ -129,7 +130,7 @@ def noise_rate(noise: str | None) -> float:
 
 
 def _implied_settings(method: str, labels: str | None, boxes: str | None) -> Variant:
-    """Return the settings that the plain cell of a method has already."""
+    """Return the settings that the cell of a method has without a variant."""
     if method not in GIVEN_TRUE_RATES:
         return {}
     paper = PublishedSettings()

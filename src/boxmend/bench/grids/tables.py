@@ -1,4 +1,4 @@
-"""Build a table with our figures over seeds, the published figures, and the recovered shares."""
+"""Build a table with our figures over seeds, the published figures and the recovered shares."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,11 +19,10 @@ from boxmend.errors import DataError, UsageError
 
 BASELINE = "baseline"
 MENDING = "mending"
-DIGITS = 3  # of a fraction: figures are shown in percent with one decimal
+MEAN_DIGITS = 3  # figures are shown in percent with one decimal
 
 Key = tuple[str, tuple[str | None, ...], str]
-"""Method, noise of labels, boxes and presence, and variant: they identify the results of an entry.
-"""
+"""The method, the noise of labels, boxes and presence, and the variant of an entry."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +31,12 @@ class TableEntry:
 
     ours: SeedSummary | None = None
     values: dict[int, float] = field(default_factory=dict)
-    """Our figure by seed."""
+    """Our figure for each seed."""
     cells: tuple[str, ...] = ()
     """The cells of `ours`."""
     failed: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    """Cells that are done and lack the figure."""
+    """Finished cells whose results lack the figure."""
     paper: float | None = None
     is_best: bool = False
     gain: Gain | None = None
@@ -51,7 +50,7 @@ class Table:
     layout: TableLayout
     scale: str
     metric: str
-    squares: tuple[tuple[TableEntry, ...], ...]
+    entries: tuple[tuple[TableEntry, ...], ...]
     published: PublishedTable | None
     results: tuple[Result, ...]
     """The results that the table uses."""
@@ -60,7 +59,7 @@ class Table:
 
     def lines(self) -> Iterable[tuple[Row, tuple[TableEntry, ...]]]:
         """Return the rows with their entries."""
-        return zip(self.layout.rows, self.squares, strict=True)
+        return zip(self.layout.rows, self.entries, strict=True)
 
     def metric_of(self, row: Row, column: Column) -> str:
         """Return the metric of an entry."""
@@ -76,7 +75,7 @@ def select_results(layout: TableLayout, results: Iterable[Result]) -> list[Resul
         if layout.is_run(row, column)
         for spec in (cell_spec(row, column),)
     }
-    return [one for one in results if _key_of(one) in keys]
+    return [result for result in results if _key_of(result) in keys]
 
 
 def make_table(
@@ -90,25 +89,28 @@ def make_table(
     `differences` are those that `comparability` lists. Raises a UsageError if no result has the
     requested metric.
     """
-    used = select_results(layout, results)
-    shown = metric or layout.metric
+    selected = select_results(layout, results)
+    shown_metric = metric or layout.metric
     if metric is not None:
-        _ensure_metric(metric, layout, used)
+        _ensure_metric_exists(metric, layout, selected)
     records = get_published(layout.records or layout.name)
-    found: dict[Key, list[Result]] = {}
-    for one in used:
-        here = found.setdefault(_key_of(one), [])
-        _ensure_once(one, here)
-        here.append(one)
-    squares = [
-        [_square(layout, row, column, found, shown, records) for column in layout.columns]
+    results_by_key: dict[Key, list[Result]] = {}
+    for result in selected:
+        others = results_by_key.setdefault(_key_of(result), [])
+        _ensure_unique_seed(result, others)
+        others.append(result)
+    entries = [
+        [
+            _make_entry(layout, row, column, results_by_key, shown_metric, records)
+            for column in layout.columns
+        ]
         for row in layout.rows
     ]
-    _mark_best(layout, squares)
-    _compare(layout, squares)
-    scale = used[0].scale if used else ""
-    made = tuple(tuple(line) for line in squares)
-    return Table(layout, scale, shown, made, records, tuple(used), differences)
+    _mark_best(layout, entries)
+    _add_comparisons(layout, entries)
+    scale = selected[0].scale if selected else ""
+    all_entries = tuple(tuple(line) for line in entries)
+    return Table(layout, scale, shown_metric, all_entries, records, tuple(selected), differences)
 
 
 def get_figure(result: Result, place: str) -> float | None:
@@ -126,14 +128,14 @@ def is_comparable(metric: str, other: str) -> bool:
     """Return whether two metrics are comparable: the same one, or two rules of AP50."""
     both = (metric, other)
     is_mending = other == MENDING and metric.startswith(MENDING)
-    return metric == other or is_mending or all("ap50" in one for one in both)
+    return metric == other or is_mending or all("ap50" in name for name in both)
 
 
-def _square(
+def _make_entry(
     layout: TableLayout,
     row: Row,
     column: Column,
-    found: dict[Key, list[Result]],
+    results_by_key: dict[Key, list[Result]],
     metric: str,
     records: PublishedTable | None,
 ) -> TableEntry:
@@ -143,31 +145,33 @@ def _square(
     if not layout.is_run(row, column):
         return TableEntry(paper=paper)
     spec = cell_spec(row, column)
-    here = found.get(_key_of_spec(spec), [])
-    done = [one for one in here if one.error is None]
-    values = {one.seed: value for one in done if (value := get_figure(one, place)) is not None}
+    cell_results = results_by_key.get(_key_of_spec(spec), [])
+    done = [result for result in cell_results if result.error is None]
+    values = {
+        result.seed: value for result in done if (value := get_figure(result, place)) is not None
+    }
     return TableEntry(
         ours=summarize_seeds(values),
         values=values,
-        cells=tuple(one.cell for one in done if one.seed in values),
-        failed=tuple(one.cell for one in here if one.error is not None),
-        without=tuple(one.cell for one in done if one.seed not in values),
+        cells=tuple(result.cell for result in done if result.seed in values),
+        failed=tuple(result.cell for result in cell_results if result.error is not None),
+        without=tuple(result.cell for result in done if result.seed not in values),
         paper=paper,
     )
 
 
-def _mark_best(layout: TableLayout, squares: list[list[TableEntry]]) -> None:
+def _mark_best(layout: TableLayout, entries: list[list[TableEntry]]) -> None:
     """Mark the best rounded figure of each column, if it has more than one."""
     rows = [number for number, row in enumerate(layout.rows) if is_rival(row)]
     for column in range(len(layout.columns)):
         means = {
-            number: round(ours.mean, DIGITS)
+            number: round(ours.mean, MEAN_DIGITS)
             for number in rows
-            if (ours := squares[number][column].ours) is not None
+            if (ours := entries[number][column].ours) is not None
         }
         for number, mean in means.items():
             is_best = len(means) > 1 and mean == max(means.values())
-            squares[number][column] = replace(squares[number][column], is_best=is_best)
+            entries[number][column] = replace(entries[number][column], is_best=is_best)
 
 
 def is_rival(row: Row) -> bool:
@@ -175,7 +179,7 @@ def is_rival(row: Row) -> bool:
     return not row.is_clean and row.figure is None and row.method is not None
 
 
-def _compare(layout: TableLayout, squares: list[list[TableEntry]]) -> None:
+def _add_comparisons(layout: TableLayout, entries: list[list[TableEntry]]) -> None:
     """Add the recovered share, or the difference to baseline, to the entries of each rival."""
     names = {row.name: number for number, row in enumerate(layout.rows)}
     if layout.compare == "none" or BASELINE not in names:
@@ -184,15 +188,15 @@ def _compare(layout: TableLayout, squares: list[list[TableEntry]]) -> None:
         if row.is_clean or row.figure is not None or row.name == BASELINE:
             continue
         for place in range(len(layout.columns)):
-            own, base = squares[number][place], squares[names[BASELINE]][place]
+            own, base = entries[number][place], entries[names[BASELINE]][place]
             if layout.compare == "difference":
                 gain = mean_difference(own.values, base.values)
-                squares[number][place] = replace(own, gain=gain if own.ours and base.ours else None)
+                entries[number][place] = replace(own, gain=gain if own.ours and base.ours else None)
                 continue
-            clean = squares[names["clean"]][place]
+            clean = entries[names["clean"]][place]
             gain = recovered_share(own.values, base.values, clean.values)
             papers = (own.paper, base.paper, clean.paper)
-            squares[number][place] = replace(
+            entries[number][place] = replace(
                 own,
                 gain=gain if own.ours and base.ours and clean.ours else None,
                 paper_gain=None if row.is_apart else _published_gain(*papers),
@@ -207,48 +211,50 @@ def _published_gain(
     return recovered_share({0: method}, {0: baseline}, {0: clean}).value
 
 
-def _ensure_metric(metric: str, layout: TableLayout, results: Sequence[Result]) -> None:
-    """Refuse a metric that nothing in the table would show."""
-    is_fixed = all(row.figure for row in layout.rows) or all(one.metric for one in layout.columns)
+def _ensure_metric_exists(metric: str, layout: TableLayout, results: Sequence[Result]) -> None:
+    """Raise a UsageError for a metric that no entry of the table would show."""
+    is_fixed = all(row.figure for row in layout.rows) or all(
+        column.metric for column in layout.columns
+    )
     if is_fixed:
         raise UsageError(f"--metric {metric}: {layout.name} shows its own figures; leave it out")
-    known = sorted({name for one in results for name in one.scores})
+    known = sorted({name for result in results for name in result.scores})
     if known and metric not in known:
         raise UsageError(f"--metric {metric}: no result has it; there are {', '.join(known)}")
 
 
-def _ensure_once(one: Result, others: Sequence[Result]) -> None:
+def _ensure_unique_seed(result: Result, others: Sequence[Result]) -> None:
     for other in others:
-        if one.seed == other.seed:
+        if result.seed == other.seed:
             raise DataError(
-                f"{other.cell} and {one.cell} are the same cell by another name: {one.method} with "
-                f"labels {one.noise.labels}, boxes {one.noise.boxes}, presence "
-                f"{one.noise.presence}, seed {one.seed}; choose by --where, like --where "
-                f"cell={one.cell}, or remove one from the results"
+                f"{other.cell} and {result.cell} are the same cell with two names: {result.method} "
+                f"with labels {result.noise.labels}, boxes {result.noise.boxes}, presence "
+                f"{result.noise.presence}, seed {result.seed}; choose by --where, like --where "
+                f"cell={result.cell}, or remove one from the results"
             )
 
 
-def _key_of(one: Result) -> Key:
-    noise = one.noise
-    return _key(one.method, (noise.labels, noise.boxes, noise.presence), one.variant)
+def _key_of(result: Result) -> Key:
+    noise = result.noise
+    return _make_key(result.method, (noise.labels, noise.boxes, noise.presence), result.variant)
 
 
 def _key_of_spec(spec: CellSpec) -> Key:
-    return _key(spec.method, (spec.labels, spec.boxes, spec.presence), spec.variant)
+    return _make_key(spec.method, (spec.labels, spec.boxes, spec.presence), spec.variant)
 
 
-def _key(method: str, noises: tuple[str | None, ...], variant: Mapping[str, Any]) -> Key:
-    told = sorted((name, _plain(value)) for name, value in variant.items())
-    return method, tuple(_canonical(one) for one in noises), repr(told)
+def _make_key(method: str, noises: tuple[str | None, ...], variant: Mapping[str, Any]) -> Key:
+    settings = sorted((name, _format_setting(value)) for name, value in variant.items())
+    return method, tuple(_normalise_noise(noise) for noise in noises), repr(settings)
 
 
-def _plain(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     """Return a setting as text; 1 and 1.0 give the same text."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return f"{value:g}" if is_number and abs(value) < 2**53 else repr(value)
 
 
-def _canonical(noise: str | None) -> str | None:
+def _normalise_noise(noise: str | None) -> str | None:
     """Return the noise with a normalised rate; None for a rate of 0."""
     kind, _, rate = (noise or ":0").partition(":")
     return f"{kind}:{float(rate):g}" if float(rate) else None

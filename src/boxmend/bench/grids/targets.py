@@ -14,7 +14,7 @@ from boxmend.bench.grids.statistics import Gain, mean_difference
 from boxmend.bench.grids.table_spec import TWO_STAGE, noise_rate
 from boxmend.bench.grids.tables import Table, TableEntry, get_figure, make_table
 
-CLEAN = "label0-box0"
+CLEAN_NOISE = "label0-box0"
 MIN_SEEDS = 3
 MIN_SHARES = {
     "label40-box40": 0.6,
@@ -25,13 +25,13 @@ MIN_SHARES = {
 """The minimum share of the loss that `mend` recovers, by noise."""
 MAX_HARM = 0.007  # loss of AP50 on clean data, unless its standard error is larger
 MAX_LEAD = 0.015  # AP50 by which a rival may be ahead
-MAX_RATE_ERROR = 0.05  # of the estimated label-noise rate
-FROM_SCRATCH = 0.65  # share after training from scratch: a goal
+MAX_RATE_ERROR = 0.05  # of the estimated label noise
+MIN_SHARE_FROM_SCRATCH = 0.65  # share of the loss; a goal
 
 
 @dataclass(frozen=True)
 class AccuracyTarget:
-    """A target, and what was measured."""
+    """A target and the measured value."""
 
     what: str
     needed: str
@@ -59,16 +59,16 @@ def evaluate_targets(results: Sequence[Result]) -> list[AccuracyTarget]:
     core = make_table(LAYOUTS["core"], results)
     from_scratch = make_table(LAYOUTS["two-stage"], results)
     return [
-        *(_share(core, noise, least) for noise, least in MIN_SHARES.items()),
-        *(_harm(core), _rivals(core, results), _rates(core, results)),
-        _share(from_scratch, "label40-box40", FROM_SCRATCH, "two-stage"),
-        *_published_goals(core),
+        *(_check_share(core, noise, least) for noise, least in MIN_SHARES.items()),
+        *(_check_harm(core), _check_rivals(core, results), _check_rates(core, results)),
+        _check_share(from_scratch, "label40-box40", MIN_SHARE_FROM_SCRATCH, "two-stage"),
+        *_check_published_goals(core),
     ]
 
 
-def _share(table: Table, noise: str, least: float, method: str = "mend") -> AccuracyTarget:
-    gain = _square(table, method, noise).gain
-    what = f"the loss at {_noise_words(noise)}"
+def _check_share(table: Table, noise: str, least: float, method: str = "mend") -> AccuracyTarget:
+    gain = _get_entry(table, method, noise).gain
+    what = f"the loss at {_format_noise(noise)}"
     if method == "mend":
         target = AccuracyTarget(f"`mend` recovers {what}", f"{100 * least:.0f} % or more")
     else:
@@ -80,57 +80,57 @@ def _share(table: Table, noise: str, least: float, method: str = "mend") -> Accu
     return replace(
         target,
         measured=_format_gain(gain, "%", "{:.1f}"),
-        cells=_cells(table, noise, gain, method, "baseline", "clean"),
+        cells=_list_cells(table, noise, gain, method, "baseline", "clean"),
         is_reached=gain.value >= least,
         is_final=len(gain.seeds) >= MIN_SEEDS,
     )
 
 
-def _published_goals(table: Table) -> Iterator[AccuracyTarget]:
+def _check_published_goals(table: Table) -> Iterator[AccuracyTarget]:
     """Yield the shares of the paper as goals."""
     for noise in MIN_SHARES:
-        theirs = _square(table, "mend-paper", noise).paper_gain
+        theirs = _get_entry(table, "mend-paper", noise).paper_gain
         if theirs is not None:
-            target = _share(table, noise, round(theirs, 2))
-            what = f"`mend` reaches the paper's share at {_noise_words(noise)}"
+            target = _check_share(table, noise, round(theirs, 2))
+            what = f"`mend` reaches the paper's share at {_format_noise(noise)}"
             yield replace(target, what=what, is_goal=True)
 
 
-def _harm(table: Table) -> AccuracyTarget:
+def _check_harm(table: Table) -> AccuracyTarget:
     target = AccuracyTarget(
         "`mend` does no harm on clean data",
         f"a loss below its standard error, or below {100 * MAX_HARM:.1f} AP50",
     )
-    clean, mend = (_square(table, name, CLEAN) for name in ("clean", "mend"))
+    clean, mend = (_get_entry(table, name, CLEAN_NOISE) for name in ("clean", "mend"))
     gain = mean_difference(mend.values, clean.values)
     if gain.value is None:
         return target
     return replace(
         target,
         measured=_format_gain(gain, "AP50", "{:+.1f}"),
-        cells=_cells(table, CLEAN, gain, "mend", "clean"),
+        cells=_list_cells(table, CLEAN_NOISE, gain, "mend", "clean"),
         is_reached=-gain.value < max(MAX_HARM, gain.error or 0.0),
         is_final=len(gain.seeds) >= MIN_SEEDS,
     )
 
 
-def _rivals(table: Table, results: Sequence[Result]) -> AccuracyTarget:
-    """Compare with the rival that is furthest ahead; final with all cells of `core`."""
+def _check_rivals(table: Table, results: Sequence[Result]) -> AccuracyTarget:
+    """Compare `mend` with the method that is furthest ahead; final with all cells of `core`."""
     target = AccuracyTarget(
         "no other method is ahead of `mend`", f"a lead of at most {100 * MAX_LEAD:.1f} AP50"
     )
-    values = _by_noise(table, results)
+    values = _group_by_noise(table, results)
     leads = [
         (gain.value, gain, noise, method)
         for noise, methods in values.items()
-        for method, found in methods.items()
-        if noise != CLEAN and method != "mend"
-        for gain in [mean_difference(found, methods.get("mend", {}))]
+        for method, values_of_method in methods.items()
+        if noise != CLEAN_NOISE and method != "mend"
+        for gain in [mean_difference(values_of_method, methods.get("mend", {}))]
         if gain.value is not None
     ]
     if not leads:
         return target
-    value, gain, noise, method = max(leads, key=lambda one: one[0])
+    value, gain, noise, method = max(leads, key=lambda lead: lead[0])
     needed = {
         (column.name, row.name)
         for row in table.layout.rows
@@ -141,48 +141,55 @@ def _rivals(table: Table, results: Sequence[Result]) -> AccuracyTarget:
         target,
         measured=f"{method} at {noise}: {_format_gain(gain, 'AP50', '{:+.1f}')}; largest lead "
         f"of {len(leads)}",
-        cells=tuple(f"{noise}-{one}-{seed}" for one in (method, "mend") for seed in gain.seeds),
+        cells=tuple(f"{noise}-{name}-{seed}" for name in (method, "mend") for seed in gain.seeds),
         is_reached=value <= MAX_LEAD,
         is_final=needed <= {(noise, method) for _, _, noise, method in leads},
     )
 
 
-def _by_noise(table: Table, results: Sequence[Result]) -> dict[str, dict[str, dict[int, float]]]:
+def _group_by_noise(
+    table: Table, results: Sequence[Result]
+) -> dict[str, dict[str, dict[int, float]]]:
     """Return AP50 by noise, method with variant, and seed, without variants of `mend`."""
-    found: dict[str, dict[str, dict[int, float]]] = {}
-    for one in results:
-        value = get_figure(one, table.metric)
-        is_ours = one.method == TWO_STAGE or (one.method == "mend" and one.variant)
-        if one.error is not None or is_ours or value is None:
+    values: dict[str, dict[str, dict[int, float]]] = {}
+    for result in results:
+        figure = get_figure(result, table.metric)
+        is_ours = result.method == TWO_STAGE or (result.method == "mend" and result.variant)
+        if result.error is not None or is_ours or figure is None:
             continue
-        spoilt = one.noise
-        noise = Cell(spoilt.labels, spoilt.boxes, one.method, presence=spoilt.presence).noise_name
-        method = one.cell.removeprefix(f"{noise}-").removesuffix(f"-{one.seed}")
-        found.setdefault(noise, {}).setdefault(method, {})[one.seed] = value
-    return found
+        noise_of_result = result.noise
+        noise = Cell(
+            noise_of_result.labels,
+            noise_of_result.boxes,
+            result.method,
+            presence=noise_of_result.presence,
+        ).noise_name
+        method = result.cell.removeprefix(f"{noise}-").removesuffix(f"-{result.seed}")
+        values.setdefault(noise, {}).setdefault(method, {})[result.seed] = figure
+    return values
 
 
-def _rates(table: Table, results: Sequence[Result]) -> AccuracyTarget:
+def _check_rates(table: Table, results: Sequence[Result]) -> AccuracyTarget:
     """Return the worst label-noise estimate of `mend`; final with all cells of `core`."""
     target = AccuracyTarget(
         "`auto` estimates the label-noise rate", f"within {100 * MAX_RATE_ERROR:.0f} points"
     )
-    found = {
-        one.cell: (estimate, noise_rate(one.noise.labels))
-        for one in results
-        if one.method == "mend" and not one.variant and one.error is None
-        for estimate in [get_figure(one, "estimates.label_noise")]
+    estimates = {
+        result.cell: (estimate, noise_rate(result.noise.labels))
+        for result in results
+        if result.method == "mend" and not result.variant and result.error is None
+        for estimate in [get_figure(result, "estimates.label_noise")]
         if estimate is not None
     }
-    if not found:
+    if not estimates:
         return target
-    estimate, true = max(found.values(), key=lambda one: abs(one[0] - one[1]))
-    in_core = [one for one in table.results if one.cell in found]
+    estimate, true = max(estimates.values(), key=lambda pair: abs(pair[0] - pair[1]))
+    in_core = [result for result in table.results if result.cell in estimates]
     return replace(
         target,
         measured=f"{100 * estimate:.1f} % instead of {100 * true:g} %: "
-        f"largest error of {len(found)}",
-        cells=tuple(found),
+        f"largest error of {len(estimates)}",
+        cells=tuple(estimates),
         is_reached=abs(estimate - true) <= MAX_RATE_ERROR,
         is_final=len(in_core) >= MIN_SEEDS * len(table.layout.columns),
     )
@@ -194,19 +201,19 @@ def _format_gain(gain: Gain, unit: str, number_format: str) -> str:
     return f"{number_format.format(100 * gain.value)}{error} {unit} ({len(gain.seeds)})"
 
 
-def _cells(table: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
+def _list_cells(table: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
     """Return the cells of a comparison."""
-    found = [cell for row in rows for cell in _square(table, row, noise).cells]
-    return tuple(cell for cell in found if int(cell.rpartition("-")[2]) in gain.seeds)
+    cells = [cell for row in rows for cell in _get_entry(table, row, noise).cells]
+    return tuple(cell for cell in cells if int(cell.rpartition("-")[2]) in gain.seeds)
 
 
-def _square(table: Table, row: str, column: str) -> TableEntry:
-    names = [one.name for one in table.layout.columns]
-    lines = {one.name: line for one, line in table.lines()}
+def _get_entry(table: Table, row: str, column: str) -> TableEntry:
+    names = [column.name for column in table.layout.columns]
+    lines = {layout_row.name: line for layout_row, line in table.lines()}
     return lines[row][names.index(column)]
 
 
-def _noise_words(noise: str) -> str:
-    """Return label40-box20 as 40/20."""
+def _format_noise(noise: str) -> str:
+    """Format the noise label40-box20 as 40/20."""
     labels, _, boxes = noise.partition("-")
     return f"{labels.removeprefix('label')}/{boxes.removeprefix('box')}"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a running cell is."""
+    """The progress and the speed of a running cell."""
 
     epochs: int
     seconds: float
-    """So far, over all tries."""
+    """Running time so far, over all tries."""
     epochs_done: int = 0
     seconds_at_epoch: float = 0.0
     """The value of `seconds` when the last finished epoch was first seen."""

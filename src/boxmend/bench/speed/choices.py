@@ -9,38 +9,38 @@ from boxmend.errors import UsageError
 from boxmend.runs.settings import Optimisation, TrainSettings, parse_image_size, resolve_settings
 from boxmend.runs.settings.presets import MAX_FEW_PROPOSALS
 
-PLAIN = ("plain", "plain-on-device")
-OURS: dict[str, dict[str, Any]] = {
+PLAIN_ROWS = ("plain", "plain-on-device")
+OUR_ROWS: dict[str, dict[str, Any]] = {
     "baseline": {"method": "baseline"},
     "mend-paper": {"method": "mend", "preset": "paper"},
     "mend": {"method": "mend"},
     "baseline-eager": {"method": "baseline", "cuda_graph": False},
     "mend-eager": {"method": "mend", "cuda_graph": False},
 }
-KNOWN_RATES = {"label_noise": 0.4, "box_noise": 0.4}  # known, as their papers assume
-PEERS: dict[str, dict[str, Any]] = {
+KNOWN_RATES = {"label_noise": 0.4, "box_noise": 0.4}  # given, as the papers assume
+PEER_ROWS: dict[str, dict[str, Any]] = {
     name: {"method": name, **KNOWN_RATES}
     for name in ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
 }
-DEFAULT_ROWS = (*PLAIN, *OURS)
-ROWS = (*DEFAULT_ROWS, *PEERS)
-BLOCKS = 5  # the steps of a row are measured in so many blocks
-MOST_WORKERS = 16
-RATE = 1e-5  # low, so that random weights do not diverge; the speed does not depend on it
-EPOCHS = 12  # of which the last is measured, long past warm-up
+DEFAULT_ROWS = (*PLAIN_ROWS, *OUR_ROWS)
+ROWS = (*DEFAULT_ROWS, *PEER_ROWS)
+NUM_BLOCKS = 5  # of the steps of each row
+MAX_WORKERS = 16
+LEARNING_RATE = 1e-5  # low, so that random weights do not diverge; the speed is independent of it
+NUM_EPOCHS = 12  # the last one is timed, long after warm-up
 
 
 class Counts(NamedTuple):
     """The numbers of boxes per image."""
 
     rois: int
-    """Sampled for the loss of the second stage."""
+    """RoIs that are sampled for the loss of the second stage."""
     proposals: int
-    """After suppression."""
+    """Proposals after suppression."""
 
     @property
     def pre_nms(self) -> int:
-        """Anchors of each level that enter suppression."""
+        """Return the number of anchors of each level that enter suppression."""
         return 1000 if self.proposals <= MAX_FEW_PROPOSALS else 2000
 
     def __str__(self) -> str:
@@ -58,29 +58,34 @@ class SpeedChoices:
     sizes: str = "320,600/1000"
     """Image sizes: long side, or short/long."""
     counts: str = "128/300,512/2000"
-    """RoIs/proposals of an image; stages, growth and jobs have the first ones."""
+    """Numbers of RoIs/proposals per image; --stages, --growth and --jobs use the first pair."""
     rows: str = ",".join(DEFAULT_ROWS)
-    """Rows of the tables; fewer need less memory, since all of a table are held at once. Besides
-    these there are co-teaching, note-rcnn, ca-bbc, oa-mil and disco."""
+    """Rows of the tables; all rows of a table are in memory at the same time. Further rows are
+    co-teaching, note-rcnn, ca-bbc, oa-mil and disco."""
     steps: int = 60
-    """Steps of each row that count, at least 5."""
+    """Number of timed steps per row, at least 5."""
     batch_size: int = 16
-    """Images of a step."""
+    """Number of images per step."""
     num_images: int = 256
-    """How many images of the data take part, from the first on."""
+    """Number of images to use, from the first on."""
     workers: int | None = None
-    """Workers of the plain recipe's DataLoader; by default one for each core, 16 at most."""
+    """Workers of the plain recipe's DataLoader; by default one per core, at most 16."""
     stages: bool = True
-    """Measure the share of each stage."""
+    """Measure the share of each stage in a step."""
     growth: bool = True
-    """Measure the growth with objects of an image and with the queue, at the first size."""
+    """Measure how the time grows with objects per image and with the queue, at the first size."""
     jobs: int = 0
-    """Trainings side by side on one device, besides; NVIDIA's MPS is used if it was started."""
+    """Trainings to also time side by side on one device; they use NVIDIA's MPS if it runs."""
     seconds: float = 10.0
-    """How long those train."""
+    """Duration of the trainings side by side."""
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", BLOCKS), ("batch_size", 1), ("num_images", 1), ("jobs", 0)):
+        for name, least in (
+            ("steps", NUM_BLOCKS),
+            ("batch_size", 1),
+            ("num_images", 1),
+            ("jobs", 0),
+        ):
             if getattr(self, name) < least:
                 value = getattr(self, name)
                 raise UsageError(f"--{name.replace('_', '-')} is {value}; at least {least}")
@@ -99,30 +104,30 @@ class SpeedChoices:
 
     @property
     def all_sizes(self) -> tuple[str, ...]:
-        """The image sizes."""
+        """Return the image sizes."""
         return _split_list("sizes", self.sizes)
 
     @property
     def all_rows(self) -> tuple[str, ...]:
-        """The names of the rows, in the order of the table."""
+        """Return the names of the rows, in the order of the table."""
         return _split_list("rows", self.rows)
 
     @property
     def all_counts(self) -> tuple[Counts, ...]:
-        """The pairs of numbers that rows are measured with."""
-        return tuple(_counts(text) for text in _split_list("counts", self.counts))
+        """Return the numbers of boxes for which rows are measured."""
+        return tuple(_parse_counts(text) for text in _split_list("counts", self.counts))
 
     @property
     def num_workers(self) -> int:
-        """Processes that decode for the plain recipe."""
+        """Return the number of processes that decode for the plain recipe."""
         if self.workers is not None:
             return self.workers
-        return min(os.cpu_count() or 1, MOST_WORKERS)
+        return min(os.cpu_count() or 1, MAX_WORKERS)
 
     @property
     def block(self) -> int:
-        """Steps of a block."""
-        return self.steps // BLOCKS
+        """Return the number of steps of a block."""
+        return self.steps // NUM_BLOCKS
 
     def settings(self, row: str, size: str, counts: Counts | None = None) -> TrainSettings:
         """Return the settings of a row; the plain recipe has those of `baseline`.
@@ -135,14 +140,14 @@ class SpeedChoices:
             weights="none" if self.weights is None else str(Path(self.weights).absolute()),
             image_size=size,
             batch_size=self.batch_size,
-            epochs=EPOCHS,
+            epochs=NUM_EPOCHS,
             rois=counts.rois,
             proposals=counts.proposals,
             pre_nms=counts.pre_nms,
-            optimisation=Optimisation(lr=RATE),
+            optimisation=Optimisation(lr=LEARNING_RATE),
         )
         return resolve_settings(
-            replace(shared, **(OURS | PEERS)["baseline" if row in PLAIN else row])
+            replace(shared, **(OUR_ROWS | PEER_ROWS)["baseline" if row in PLAIN_ROWS else row])
         )
 
 
@@ -153,9 +158,9 @@ def _split_list(name: str, text: str) -> tuple[str, ...]:
     return parts
 
 
-def _counts(text: str) -> Counts:
+def _parse_counts(text: str) -> Counts:
     parts = text.split("/")
-    if len(parts) != 2 or not all(one.isdecimal() and 1 <= int(one) <= 10_000 for one in parts):
+    if len(parts) != 2 or not all(part.isdecimal() and 1 <= int(part) <= 10_000 for part in parts):
         raise UsageError(
             f"--counts has {text!r}; expected RoIs/proposals like 128/300, each from 1 to 10000"
         )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from boxmend.bench.speed.choices import BLOCKS
+from boxmend.bench.speed.choices import NUM_BLOCKS
 from boxmend.bench.speed.tables import row_values
 from boxmend.bench.speed.timed_training import TrainingFactory, TrainingSteps
 from boxmend.bench.speed.timing import TimedTraining, time_in_turns, time_seconds
@@ -16,38 +16,41 @@ from boxmend.data.images.reading import read_header_size
 from boxmend.methods.table import BatchAnnotations, Mend
 from boxmend.runs.settings import TrainSettings
 
-METHODS = ("mend-paper", "mend")
-OBJECTS = (10, 20, 50, 100)
-QUEUES = (256, 1024, 4096)
-CALLS = 20  # of the memory at a time
+ROWS = ("mend-paper", "mend")
+NUMBERS_OF_OBJECTS = (10, 20, 50, 100)
+QUEUE_LENGTHS = (256, 1024, 4096)
+CALLS_PER_TIMING = 20  # of the memory
 
 
 def measure_growth(factory: TrainingFactory, size: str) -> dict[str, list[dict[str, Any]]]:
     """Measure steps by the objects of an image and by the length of the queue; boxes are random.
 
-    `mend` has a queue only if the queue judges, so `mend.judgement` is "queue" here.
+    `mend` has a queue only if `mend.judgement` is "queue", so it is "queue" here.
     """
-    return {"objects": _by_objects(factory, size), "queue": _by_queue(factory, size)}
+    return {
+        "objects": _measure_by_objects(factory, size),
+        "queue": _measure_by_queue(factory, size),
+    }
 
 
-def _by_objects(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
+def _measure_by_objects(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
     """Measure all rows in turns, on the same images with different numbers of boxes."""
-    data = {number: with_objects(factory.dataset, number) for number in OBJECTS}
+    data = {number: with_objects(factory.dataset, number) for number in NUMBERS_OF_OBJECTS}
     makers = {
-        (row, number): _maker(factory, factory.choices.settings(row, size), data[number])
-        for row in METHODS
-        for number in OBJECTS
+        (row, number): _make_steps_later(factory, factory.choices.settings(row, size), data[number])
+        for row in ROWS
+        for number in NUMBERS_OF_OBJECTS
     }
     return _measure_rows(factory, makers, "objects")
 
 
-def _by_queue(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
+def _measure_by_queue(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
     makers = {
-        (row, length): _maker(
+        (row, length): _make_steps_later(
             factory, _with_queue(factory.choices.settings(row, size), length), None
         )
-        for row in METHODS
-        for length in QUEUES
+        for row in ROWS
+        for length in QUEUE_LENGTHS
     }
     return _measure_rows(factory, makers, "losses in the queue")
 
@@ -64,25 +67,25 @@ def _measure_rows(
     factory: TrainingFactory, makers: dict[tuple[str, int], Callable[[], TimedTraining]], what: str
 ) -> list[dict[str, Any]]:
     names = {f"{row}, {number} {what}": (row, number) for row, number in makers}
-    found = time_in_turns(
+    timed = time_in_turns(
         {name: makers[key] for name, key in names.items()},
         factory.device,
-        BLOCKS,
+        NUM_BLOCKS,
         factory.choices.block,
         factory.note,
     )
     rows = [
-        {"row": row, "number": number, **row_values(found[name])}
+        {"row": row, "number": number, **row_values(timed[name])}
         for name, (row, number) in names.items()
     ]
-    first = {one["row"]: one["milliseconds"] for one in reversed(rows)}
-    for one in rows:
-        least, own = first[one["row"]], one["milliseconds"]
-        one["times_the_first"] = own / least if own is not None and least else None
+    first = {values["row"]: values["milliseconds"] for values in reversed(rows)}
+    for values in rows:
+        least, own = first[values["row"]], values["milliseconds"]
+        values["times_the_first"] = own / least if own is not None and least else None
     return rows
 
 
-def _maker(
+def _make_steps_later(
     factory: TrainingFactory, settings: TrainSettings, dataset: Dataset | None
 ) -> Callable[[], TimedTraining]:
     return lambda: TrainingSteps(factory.training(settings, dataset))
@@ -98,7 +101,7 @@ def with_objects(dataset: Dataset, number: int) -> Dataset:
     sides = rng.uniform(0.1, 0.5, (len(rows), 2))  # shares of the image
     corners = rng.uniform(0, 1 - sides)
     boxes = np.concatenate([corners, corners + sides], axis=1) * np.tile(sizes[rows], 2)
-    none = np.zeros(len(rows), np.bool_)
+    no_flags = np.zeros(len(rows), np.bool_)
     return Dataset(
         images=dataset.images,
         label_names=dataset.label_names,
@@ -106,8 +109,8 @@ def with_objects(dataset: Dataset, number: int) -> Dataset:
         image_rows=rows,
         labels=rng.integers(0, len(dataset.label_names), len(rows)),
         boxes=boxes,
-        is_crowd=none,
-        is_difficult=none,
+        is_crowd=no_flags,
+        is_difficult=no_flags,
         source_of=np.zeros(len(rows), np.int64),
         source_rows=np.arange(len(rows)),
     )
@@ -130,13 +133,13 @@ def time_memory(factory: TrainingFactory, size: str) -> float:
     assert isinstance(method, Mend)
 
     def remember() -> None:
-        for _ in range(CALLS):
+        for _ in range(CALLS_PER_TIMING):
             method.estimator.store(annotations, probabilities)
 
     remember()
-    again = _capture_graph(remember) if factory.device.type == "cuda" else remember
-    took = [time_seconds(factory.device, again) for _ in range(BLOCKS)]
-    return float(1e3 * np.median(took) / CALLS)
+    repeat = _capture_graph(remember) if factory.device.type == "cuda" else remember
+    seconds = [time_seconds(factory.device, repeat) for _ in range(NUM_BLOCKS)]
+    return float(1e3 * np.median(seconds) / CALLS_PER_TIMING)
 
 
 def _capture_graph(work: Callable[[], None]) -> Callable[[], None]:

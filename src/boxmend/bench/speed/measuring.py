@@ -14,8 +14,8 @@ import torch
 from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.bench.speed.growth import measure_growth, time_memory
 from boxmend.bench.speed.side_by_side import ROWS as SIDE_BY_SIDE
-from boxmend.bench.speed.side_by_side import is_mps_running, side_by_side
-from boxmend.bench.speed.stages import stage_shares
+from boxmend.bench.speed.side_by_side import is_mps_running, time_side_by_side
+from boxmend.bench.speed.stages import measure_stage_shares
 from boxmend.bench.speed.tables import measure_table
 from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.bench.speed.timing import Note, first_reason, own_stream
@@ -26,9 +26,9 @@ from boxmend.runs.settings import parse_image_size
 from boxmend.training.facts import collect_facts
 from boxmend.training.processes import Processes
 
-STAGED = ("baseline", "mend-paper", "mend")
+STAGED_ROWS = ("baseline", "mend-paper", "mend")
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 def measure_speed(
@@ -53,18 +53,20 @@ def measure_speed(
             for counts in choices.all_counts
         ]
         return {
-            "facts": _facts(factory, addresses),
+            "facts": _collect_facts(factory, addresses),
             "choices": asdict(choices) | {"workers": choices.num_workers},
             "tables": tables,
-            "stages": _stages(factory) if choices.stages else [],
-            "growth": _growth(factory, tables[0]["rows"].get("mend")) if choices.growth else None,
+            "stages": _measure_stages(factory) if choices.stages else [],
+            "growth": _measure_growth(factory, tables[0]["rows"].get("mend"))
+            if choices.growth
+            else None,
             "side_by_side": [
-                side_by_side(factory, row, size)
+                time_side_by_side(factory, row, size)
                 for size in choices.all_sizes
                 for row in SIDE_BY_SIDE
                 if choices.jobs
             ],
-            "notes": [*_notes(factory), *factory.warnings],
+            "notes": [*_make_notes(factory), *factory.warnings],
         }
 
 
@@ -74,7 +76,7 @@ def _first_images(dataset: Dataset, number: int) -> Dataset:
     return dataset.take_images(np.arange(min(number, len(dataset.images))))
 
 
-def _facts(factory: TrainingFactory, addresses: Sequence[str]) -> dict[str, Any]:
+def _collect_facts(factory: TrainingFactory, addresses: Sequence[str]) -> dict[str, Any]:
     """Return versions and hardware, with the same keys as in a run."""
     facts = collect_facts(addresses, factory.dataset, Processes(factory.device))
     is_cuda = factory.device.type == "cuda"
@@ -86,29 +88,31 @@ def _facts(factory: TrainingFactory, addresses: Sequence[str]) -> dict[str, Any]
     }
 
 
-def _notes(factory: TrainingFactory) -> list[str]:
-    """Return notes that readers of the figures need."""
+def _make_notes(factory: TrainingFactory) -> list[str]:
+    """Return notes for readers of the figures."""
     choices, device = factory.choices, factory.device
     notes = []
     if device.type != "cuda":
-        notes.append("there is no GPU: these are times of a CPU, which mean little")
+        notes.append("there is no GPU; times of a CPU say little about training speed")
     if choices.weights is None:
-        notes.append("weights are random, since --weights names no file; steps are as long")
-    notes += [_scaling(factory, size) for size in choices.all_sizes]
+        notes.append(
+            "the weights are random, because --weights names no file; the times are the same"
+        )
+    notes += [_note_scaling(factory, size) for size in choices.all_sizes]
     if choices.jobs and device.type == "cuda":
-        served = "runs" if is_mps_running() else "does not run"
-        notes.append(f"NVIDIA's multi-process service (MPS) {served}")
+        mps_state = "runs" if is_mps_running() else "does not run"
+        notes.append(f"NVIDIA's multi-process service (MPS) {mps_state}")
     return notes
 
 
-def _scaling(factory: TrainingFactory, size: str) -> str:
+def _note_scaling(factory: TrainingFactory, size: str) -> str:
     """Return a note about the scale of the images, and whether they are enlarged."""
     short, long = parse_image_size(size)
     sizes = [read_header_size(path) for path in factory.dataset.images.paths]
     scales = [
-        min(long / max(one), (short or long) / min(one)) if short else long / max(one)
-        for one in sizes
-        if one is not None and min(one) > 0
+        min(long / max(sides), (short or long) / min(sides)) if short else long / max(sides)
+        for sides in sizes
+        if sides is not None and min(sides) > 0
     ]
     if not scales:
         return f"at {size}: no image can be read"
@@ -117,18 +121,18 @@ def _scaling(factory: TrainingFactory, size: str) -> str:
     return f"at {size} images are {how} by {scale:.2f} (median)"
 
 
-def _stages(factory: TrainingFactory) -> list[dict[str, Any]]:
-    rows = [row for row in STAGED if row in factory.choices.all_rows]
-    found = []
+def _measure_stages(factory: TrainingFactory) -> list[dict[str, Any]]:
+    names = [row for row in STAGED_ROWS if row in factory.choices.all_rows]
+    measured = []
     for size in factory.choices.all_sizes:
-        for row in rows:
+        for row in names:
             factory.note(f"{size}: stages of {row}")
-            shares, error = _try_measurement(partial(stage_shares, factory, row, size))
-            found.append({"row": row, "image_size": size, "shares": shares, "error": error})
-    return found
+            shares, error = _try_measurement(partial(measure_stage_shares, factory, row, size))
+            measured.append({"row": row, "image_size": size, "shares": shares, "error": error})
+    return measured
 
 
-def _growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, Any]:
+def _measure_growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, Any]:
     """Measure growth and memory at the first size; only work on proposals and losses grows.
 
     `mend` is the row of `mend` at that size, if there is one, to compute the share of the memory.
@@ -144,7 +148,7 @@ def _growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, 
     }
 
 
-def _try_measurement(make: Callable[[], Made]) -> tuple[Made | None, str | None]:
+def _try_measurement(make: Callable[[], Value]) -> tuple[Value | None, str | None]:
     """Return the value of `make` and None, or None and the reason why it failed."""
     try:
         return make(), None

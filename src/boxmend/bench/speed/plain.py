@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, RandomSampler, Sampler
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-from boxmend.bench.speed.choices import RATE, Counts
+from boxmend.bench.speed.choices import LEARNING_RATE, Counts
 from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detector
@@ -27,8 +27,8 @@ from boxmend.training.assembly import resolve_precision
 Example = tuple[Tensor, dict[str, Tensor]]
 Examples = tuple[Sequence[Tensor], Sequence[dict[str, Tensor]]]
 
-PREFETCHED = 2  # batches of each worker, PyTorch's default
-ENDLESS = 10**9  # images
+PREFETCHED_BATCHES = 2  # batches of each worker, PyTorch's default
+MANY_IMAGES = 10**9  # images
 
 
 class AnnotatedImages(torch.utils.data.Dataset[Example]):
@@ -80,8 +80,10 @@ class PlainTrainer:
         self.network = network
         self._device = device
         self._precision = precision
-        self._trained = [one for one in network.parameters() if one.requires_grad]
-        self._optimizer = torch.optim.SGD(self._trained, RATE, momentum=0.9, weight_decay=1e-4)
+        self._trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        self._optimizer = torch.optim.SGD(
+            self._trained, LEARNING_RATE, momentum=0.9, weight_decay=1e-4
+        )
 
     def set_rate(self, rate: float) -> None:
         """Choose the learning rate of the steps that follow."""
@@ -141,12 +143,12 @@ def plain_steps(
     if on_device:
         batches = _repeat_on_device(images, batch_size, factory.device)
     else:
-        sampler = RandomSampler(images, replacement=True, num_samples=ENDLESS)
+        sampler = RandomSampler(images, replacement=True, num_samples=MANY_IMAGES)
         batches = iter(make_data_loader(images, sampler, batch_size, factory.device, workers))
     precision = resolve_precision(settings.precision, factory.device)
-    made = PlainSteps(PlainTrainer(network, factory.device, precision), batches, batch_size)
-    made.num_ahead = PREFETCHED * workers
-    return made
+    steps = PlainSteps(PlainTrainer(network, factory.device, precision), batches, batch_size)
+    steps.num_ahead = PREFETCHED_BATCHES * workers
+    return steps
 
 
 def prepare_network(detector: Detector, image_size: str) -> nn.Module:
@@ -175,7 +177,7 @@ def make_data_loader(
         collate_fn=_collate_examples,
         pin_memory=device.type == "cuda",
         drop_last=True,
-        prefetch_factor=PREFETCHED if workers else None,
+        prefetch_factor=PREFETCHED_BATCHES if workers else None,
         persistent_workers=workers > 0,
     )
 
@@ -184,13 +186,15 @@ def _repeat_on_device(
     images: AnnotatedImages, batch_size: int, device: torch.device
 ) -> Iterator[Examples]:
     """Copy all batches to the device and repeat them without end."""
-    found = [images[index] for index in range(len(images) - len(images) % batch_size)]
-    there = [
+    examples = [images[index] for index in range(len(images) - len(images) % batch_size)]
+    examples_on_device = [
         (image.to(device), {name: value.to(device) for name, value in target.items()})
-        for image, target in found
+        for image, target in examples
     ]
-    starts = range(0, len(there), batch_size)
-    return cycle([_collate_examples(there[start : start + batch_size]) for start in starts])
+    starts = range(0, len(examples_on_device), batch_size)
+    return cycle(
+        [_collate_examples(examples_on_device[start : start + batch_size]) for start in starts]
+    )
 
 
 def _collate_examples(examples: Sequence[Example]) -> Examples:

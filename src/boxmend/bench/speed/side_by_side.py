@@ -20,9 +20,9 @@ from boxmend.data.dataset import Dataset
 from boxmend.errors import BoxmendError
 
 ROWS = ("baseline", "mend")
-PORTION = 10  # steps, after which the device is waited for
-PATIENCE = 300.0  # seconds until all are ready, and again until all have answered
-MPS_PIPES = "/tmp/nvidia-mps"  # default folder of NVIDIA's service
+STEPS_PER_CHECK = 10  # then the loop waits for the device
+MAX_WAIT_SECONDS = 300.0  # until all are ready, and again until all have answered
+MPS_PIPE_FOLDER = "/tmp/nvidia-mps"  # default folder of NVIDIA's service
 
 
 class TimedJob(NamedTuple):
@@ -35,21 +35,21 @@ class TimedJob(NamedTuple):
     size: str
 
 
-def side_by_side(factory: TrainingFactory, row: str, size: str) -> dict[str, Any]:
+def time_side_by_side(factory: TrainingFactory, row: str, size: str) -> dict[str, Any]:
     """Train a row in `jobs` processes at once; return images per second, each and in total.
 
     All start when the last one is ready. If a process fails, the result has its error and no total.
     """
     choices, jobs = factory.choices, factory.choices.jobs
     factory.note(f"{size}: {jobs} trainings of {row} side by side")
-    plain = replace(factory.dataset, sources=())  # documents need not travel
+    plain = replace(factory.dataset, sources=())  # the documents are not needed in the processes
     job = TimedJob(plain, choices, str(factory.device), row, size)
     each: list[float] = []
     error: str | None = None
     try:
-        each = _rates(job, jobs, choices.seconds)
-    except BoxmendError as trouble:
-        error = str(trouble)
+        each = _measure_rates(job, jobs, choices.seconds)
+    except BoxmendError as failure:
+        error = str(failure)
     return {
         "row": row,
         "image_size": size,
@@ -62,31 +62,31 @@ def side_by_side(factory: TrainingFactory, row: str, size: str) -> dict[str, Any
 
 def is_mps_running() -> bool:
     """Return whether NVIDIA's multi-process service seems to run, so that kernels overlap."""
-    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPES)).exists()
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPE_FOLDER)).exists()
 
 
-def _rates(job: TimedJob, jobs: int, seconds: float) -> list[float]:
+def _measure_rates(job: TimedJob, jobs: int, seconds: float) -> list[float]:
     context = multiprocessing.get_context("spawn")  # a GPU cannot be shared with a fork
-    with ExitStack() as held:
+    with ExitStack() as cleanup:
         lines: list[Connection] = []
         for _ in range(jobs):
             ours, theirs = context.Pipe()
             process = context.Process(target=train_for, args=(job, seconds, theirs), daemon=True)
             process.start()
-            theirs.close()  # so that its end is seen here
-            held.callback(_end, process)
+            theirs.close()  # so that this process notices its end
+            cleanup.callback(_end_process, process)
             lines.append(ours)
         for line in lines:
-            _receive_answer(line, PATIENCE)
+            _receive_answer(line, MAX_WAIT_SECONDS)
         for line in lines:
             line.send("go")
-        answers = [_receive_answer(line, PATIENCE + seconds) for line in lines]
+        answers = [_receive_answer(line, MAX_WAIT_SECONDS + seconds) for line in lines]
     return [answer["images"] / answer["seconds"] for answer in answers]
 
 
-def _receive_answer(line: Connection, patience: float) -> dict[str, Any]:
-    if not line.poll(patience):
-        raise BoxmendError(f"a training side by side did not respond for {patience:.0f} s")
+def _receive_answer(line: Connection, max_wait_seconds: float) -> dict[str, Any]:
+    if not line.poll(max_wait_seconds):
+        raise BoxmendError(f"a training side by side did not respond for {max_wait_seconds:.0f} s")
     try:
         answer: dict[str, Any] = line.recv()
     except EOFError:
@@ -96,7 +96,7 @@ def _receive_answer(line: Connection, patience: float) -> dict[str, Any]:
     return answer
 
 
-def _end(process: BaseProcess) -> None:
+def _end_process(process: BaseProcess) -> None:
     process.join(5)
     if process.is_alive():
         process.kill()
@@ -115,11 +115,11 @@ def train_for(job: TimedJob, seconds: float, line: Connection) -> None:
             steps.run(WARM_UP)
             line.send({"ready": True})
             line.recv()
-            started, done = time.perf_counter(), 0
+            started, num_steps = time.perf_counter(), 0
             while time.perf_counter() - started < seconds:
-                steps.run(PORTION)  # brings figures over, for which it waits
-                done += PORTION
-            took = time.perf_counter() - started
-            line.send({"images": done * steps.batch_size, "seconds": took})
+                steps.run(STEPS_PER_CHECK)  # fetches figures, so it waits for the device
+                num_steps += STEPS_PER_CHECK
+            elapsed = time.perf_counter() - started
+            line.send({"images": num_steps * steps.batch_size, "seconds": elapsed})
     except Exception as error:  # the parent process reports it
         line.send({"error": first_reason(error)})

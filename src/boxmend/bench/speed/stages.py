@@ -18,8 +18,8 @@ from boxmend.bench.speed.timed_training import TrainingFactory, TrainingSteps
 from boxmend.errors import BoxmendError
 from boxmend.training.loop import Training
 
-STEPS = 4  # that are looked at
-CALLS = {  # what a training calls, in this order: the stage that it belongs to
+NUM_STEPS = 4  # to measure
+STAGE_OF_CALL = {  # the calls of a step in their order
     "detector.features": "features",
     "detector.rpn": "rpn and proposals",
     "detector.proposals": "rpn and proposals",
@@ -32,19 +32,19 @@ CALLS = {  # what a training calls, in this order: the stage that it belongs to
     "optimizer.step": "optimizer",
     "recorder.add": "recording",
 }
-BETWEEN = {  # what happens before a stage, and is none of the calls
+STAGE_BEFORE = {  # work between the calls, by the following stage
     "features": "loading",
     "optimizer": "backward",
     "recording": "average of the weights",
 }
-REST = "rest"
+OTHER_STAGE = "rest"
 STAGES = (  # in the order of a step
     *("loading", "features", "rpn and proposals", "refine", "losses of the rpn"),
     *("second stage and its losses", "backward", "optimizer", "average of the weights"),
-    *("recording", REST),
+    *("recording", OTHER_STAGE),
 )
-MARK = "boxmend: "  # of ranges in a profile
-DRIVER = ("cuda", "cu", "hip")  # how calls begin that launch kernels and copy memory
+MARK_PREFIX = "boxmend: "  # of the names of ranges in a profile
+LAUNCH_PREFIXES = ("cuda", "cu", "hip")  # of calls that launch kernels or copy memory
 
 
 class Span(NamedTuple):
@@ -55,7 +55,7 @@ class Span(NamedTuple):
     end: float
 
 
-def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, float]:
+def measure_stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, float]:
     """Return the share of each stage in a step of one of boxmend's rows; they add up to 1."""
     settings = replace(factory.choices.settings(row, size), cuda_graph=False)
     steps = TrainingSteps(factory.training(settings))
@@ -64,34 +64,34 @@ def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, flo
         spans, work = _profile_stages(steps)
     else:
         spans = _time_stages(steps)
-        work = [*spans, *_gaps(spans)]
-    found = sum_by_stage(spans, work)
-    total = sum(found.values())
-    return {name: found.get(name, 0.0) / total for name in STAGES}
+        work = [*spans, *_list_gaps(spans)]
+    durations = sum_by_stage(spans, work)
+    total = sum(durations.values())
+    return {name: durations.get(name, 0.0) / total for name in STAGES}
 
 
 def sum_by_stage(spans: Sequence[Span], work: Sequence[Span]) -> dict[str, float]:
     """Sum the durations of work by the stage within whose span it starts.
 
-    Spans do not overlap and are sorted. What starts between two spans belongs to their stage where
-    it is the same, else to what is known to happen before the second one.
+    Spans do not overlap and are sorted. Work between two spans of the same stage belongs to that
+    stage, other work to the stage in STAGE_BEFORE of the second span.
     """
     starts = [span.start for span in spans]
-    found: dict[str, float] = {}
-    for one in work:
-        place = bisect_right(starts, one.start) - 1
-        name = _stage_at(spans, place, one.start)
-        found[name] = found.get(name, 0.0) + one.end - one.start
-    return found
+    durations: dict[str, float] = {}
+    for span_of_work in work:
+        place = bisect_right(starts, span_of_work.start) - 1
+        name = _find_stage(spans, place, span_of_work.start)
+        durations[name] = durations.get(name, 0.0) + span_of_work.end - span_of_work.start
+    return durations
 
 
-def _stage_at(spans: Sequence[Span], place: int, moment: float) -> str:
+def _find_stage(spans: Sequence[Span], place: int, moment: float) -> str:
     if place >= 0 and moment < spans[place].end:
         return spans[place].name
     following = spans[place + 1].name if place + 1 < len(spans) else None
     if place >= 0 and following == spans[place].name:
         return following
-    return BETWEEN.get(following or "", REST)
+    return STAGE_BEFORE.get(following or "", OTHER_STAGE)
 
 
 def _time_stages(steps: TrainingSteps) -> list[Span]:
@@ -105,12 +105,12 @@ def _time_stages(steps: TrainingSteps) -> list[Span]:
         spans.append(Span(name, started, time.perf_counter()))
 
     with _mark_calls(steps.training, record_span):
-        steps.run(STEPS)
+        steps.run(NUM_STEPS)
     return spans
 
 
-def _gaps(spans: Sequence[Span]) -> list[Span]:
-    return [Span("", one.end, other.start) for one, other in pairwise(spans)]
+def _list_gaps(spans: Sequence[Span]) -> list[Span]:
+    return [Span("", span.end, following.start) for span, following in pairwise(spans)]
 
 
 def _profile_stages(steps: TrainingSteps) -> tuple[list[Span], list[Span]]:
@@ -119,44 +119,48 @@ def _profile_stages(steps: TrainingSteps) -> tuple[list[Span], list[Span]]:
     with (
         # Adding up over profiles changes nothing for one, and without it PyTorch warns.
         torch.profiler.profile(activities=activities, acc_events=True) as profile,
-        _mark_calls(steps.training, lambda name: torch.profiler.record_function(MARK + name)),
+        _mark_calls(
+            steps.training, lambda name: torch.profiler.record_function(MARK_PREFIX + name)
+        ),
     ):
-        steps.run(STEPS)
+        steps.run(NUM_STEPS)
         torch.cuda.synchronize()
-    return by_launch(profile.events() or ())
+    return assign_work_to_launches(profile.events() or ())
 
 
-def by_launch(events: Sequence[Any]) -> tuple[list[Span], list[Span]]:
+def assign_work_to_launches(events: Sequence[Any]) -> tuple[list[Span], list[Span]]:
     """Return the spans of marks on the host, and the device work at the time of its launch.
 
-    Takes the events of a profile. A kernel and the call that launched it have the same id. By the
-    time of that call it does not matter on which stream a kernel ran, nor which thread launched it:
-    the backward pass has a thread of its own, for which the one with the marks waits.
+    Takes the events of a profile. A kernel and the call that launched it have the same id. The time
+    of that call is independent of the stream of the kernel and of the thread that launched it: the
+    backward pass has its own thread, for which the thread with the marks waits.
     """
     on_device = [event for event in events if event.device_type.name == "CUDA"]
     on_host = [event for event in events if event.device_type.name == "CPU"]
-    marks = [_span(event) for event in on_host if event.name.startswith(MARK)]
-    spans = [mark._replace(name=mark.name.removeprefix(MARK)) for mark in marks]
+    marks = [_make_span(event) for event in on_host if event.name.startswith(MARK_PREFIX)]
+    spans = [mark._replace(name=mark.name.removeprefix(MARK_PREFIX)) for mark in marks]
     launched = {
-        event.id: event.time_range.start for event in on_host if event.name.startswith(DRIVER)
+        event.id: event.time_range.start
+        for event in on_host
+        if event.name.startswith(LAUNCH_PREFIXES)
     }
     work = []
     for event in on_device:
         if event.id in launched and not event.is_user_annotation:
-            took = event.time_range.end - event.time_range.start
-            work.append(Span(event.name, launched[event.id], launched[event.id] + took))
+            duration = event.time_range.end - event.time_range.start
+            work.append(Span(event.name, launched[event.id], launched[event.id] + duration))
     if not spans or not work:
-        raise BoxmendError("the profiler saw no kernels; CUPTI may be missing or not allowed")
+        raise BoxmendError("the profiler recorded no kernels; CUPTI may be missing or not allowed")
     return sorted(spans, key=lambda span: span.start), work
 
 
-def _span(event: Any) -> Span:
+def _make_span(event: Any) -> Span:
     return Span(event.name, event.time_range.start, event.time_range.end)
 
 
 @contextmanager
 def _mark_calls(training: Training, mark: Callable[[str], Any]) -> Iterator[None]:
-    """Wrap every call of CALLS in a mark; nested calls belong to the outermost one."""
+    """Wrap every call of STAGE_OF_CALL in a mark; nested calls belong to the outermost one."""
     depth = 0
 
     def mark_call(call: Callable[..., Any], stage: str) -> Callable[..., Any]:
@@ -174,15 +178,15 @@ def _mark_calls(training: Training, mark: Callable[[str], Any]) -> Iterator[None
         return within
 
     places = [(getattr(training, part), name) for part, name in _split_calls()]
-    for (owner, name), stage in zip(places, CALLS.values(), strict=True):
+    for (owner, name), stage in zip(places, STAGE_OF_CALL.values(), strict=True):
         setattr(owner, name, mark_call(getattr(owner, name), stage))
     try:
         yield
     finally:
         for owner, name in places:
-            delattr(owner, name)  # the class's own shows again
+            delattr(owner, name)  # the method of the class applies again
 
 
 def _split_calls() -> list[tuple[str, str]]:
-    parted = [call.split(".") for call in CALLS]
+    parted = [call.split(".") for call in STAGE_OF_CALL]
     return [(part, name) for part, name in parted]

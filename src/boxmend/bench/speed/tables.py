@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
-from boxmend.bench.speed.choices import BLOCKS, PEERS, PLAIN, Counts
+from boxmend.bench.speed.choices import NUM_BLOCKS, PEER_ROWS, PLAIN_ROWS, Counts
 from boxmend.bench.speed.plain import plain_steps
 from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.bench.speed.timing import Timed, TimedTraining, time_in_turns
@@ -30,26 +30,26 @@ COMPARISONS = (
     Ratio("baseline", "baseline-eager", "images_per_second", ""),
     Ratio("mend", "mend-eager", "images_per_second", ""),
     Ratio("mend", "baseline", "peak_bytes", "at most 1.05"),
-    *(Ratio(name, "baseline", "milliseconds", "") for name in PEERS),
+    *(Ratio(name, "baseline", "milliseconds", "") for name in PEER_ROWS),
 )
 
 
 def measure_table(factory: TrainingFactory, size: str, counts: Counts) -> dict[str, Any]:
     """Measure the chosen rows side by side."""
     names = factory.choices.all_rows
-    # The plain recipe last: its threads must not disturb while steps of others are recorded.
-    order = sorted(names, key=lambda name: name in PLAIN)
-    makers = {name: _maker(factory, name, size, counts) for name in order}
+    # The plain recipe comes last: its threads would disturb the recording of other steps.
+    order = sorted(names, key=lambda name: name in PLAIN_ROWS)
+    makers = {name: _choose_maker(factory, name, size, counts) for name in order}
     note = _add_prefix(factory.note, f"{size}, {counts}: ")
-    found = time_in_turns(makers, factory.device, BLOCKS, factory.choices.block, note)
-    rows = {name: row_values(found[name]) for name in names}
+    timed = time_in_turns(makers, factory.device, NUM_BLOCKS, factory.choices.block, note)
+    rows = {name: row_values(timed[name]) for name in names}
     return {
         "image_size": size,
         "rois": counts.rois,
         "proposals": counts.proposals,
         "pre_nms": counts.pre_nms,
         "rows": rows,
-        "ratios": ratios(rows),
+        "ratios": compute_ratios(rows),
     }
 
 
@@ -62,28 +62,26 @@ def row_values(row: Timed) -> dict[str, Any]:
     }
 
 
-def ratios(rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def compute_ratios(rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the ratios of the measured rows."""
-    found = []
-    for one in COMPARISONS:
-        if one.row in rows and one.other in rows:
-            above, below = rows[one.row][one.measure], rows[one.other][one.measure]
+    measured = []
+    for ratio in COMPARISONS:
+        if ratio.row in rows and ratio.other in rows:
+            above, below = rows[ratio.row][ratio.measure], rows[ratio.other][ratio.measure]
             if above is not None and below:
-                ratio = above / below
-                found.append(
-                    {"ratio": f"{one.row} / {one.other}", **_describe_ratio(one), "is": ratio}
-                )
-    return found
+                name = f"{ratio.row} / {ratio.other}"
+                measured.append({"ratio": name, **_describe_ratio(ratio), "is": above / below})
+    return measured
 
 
-def _describe_ratio(one: Ratio) -> dict[str, str]:
-    return {"measure": one.measure, "wanted": one.wanted}
+def _describe_ratio(ratio: Ratio) -> dict[str, str]:
+    return {"measure": ratio.measure, "wanted": ratio.wanted}
 
 
-def _maker(
+def _choose_maker(
     factory: TrainingFactory, row: str, size: str, counts: Counts
 ) -> Callable[[], TimedTraining]:
-    if row in PLAIN:
+    if row in PLAIN_ROWS:
         return partial(plain_steps, factory, size, counts, on_device=row == "plain-on-device")
     return partial(factory.steps, row, size, counts)
 

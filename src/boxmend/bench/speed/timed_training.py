@@ -22,7 +22,7 @@ from boxmend.training.processes import Processes
 
 
 class TrainingSteps:
-    """Steps of a training that stays in its last epoch, on new batches of its loader."""
+    """The steps of a training that stays in its last epoch, on new batches of its loader."""
 
     def __init__(self, training: Training):
         self.training = training
@@ -36,20 +36,20 @@ class TrainingSteps:
     def run(self, steps: int) -> None:
         """Train, then flush the records of the ledger, as a training does from time to time."""
         for _ in range(steps):
-            self.training.step = self._step  # a new epoch would be recorded again
+            self.training.step = self._step  # a new epoch would record the step again
             self.training.train_on(next(self._batches))
         self.training.recorder.flush()
 
 
 @dataclass
 class TrainingFactory:
-    """Makes the trainings of one dataset on one device, row by row."""
+    """A factory of the trainings of one dataset on one device."""
 
     dataset: Dataset
     choices: SpeedChoices
     device: torch.device
     folder: Path
-    """For the ledgers of the trainings."""
+    """Folder for the ledgers of the trainings."""
     note: Note
     warnings: list[str] = field(default_factory=list)
     """The distinct messages of trainings, for example about an image that cannot be read."""
@@ -63,7 +63,7 @@ class TrainingFactory:
     def detector(self, settings: TrainSettings) -> Detector:
         """Make a detector whose first stages are frozen, whatever its weights.
 
-        It is the copy of a pattern that is made once, on the CPU.
+        It is a copy of a detector that is made once, on the CPU.
         """
         key = (
             *(settings.rois, settings.proposals, settings.pre_nms),
@@ -71,9 +71,9 @@ class TrainingFactory:
             *METHODS[settings.method].detector.items(),
         )
         if key not in self._patterns:
-            made = make_detector(settings, len(self.dataset.label_names))
-            freeze(made, DETECTORS[made.name].frozen_stages)
-            self._patterns[key] = made
+            detector = make_detector(settings, len(self.dataset.label_names))
+            freeze(detector, DETECTORS[detector.name].frozen_stages)
+            self._patterns[key] = detector
         pattern = self._patterns[key]
         return replace(pattern, network=copy.deepcopy(pattern.network))
 
@@ -93,7 +93,7 @@ class TrainingFactory:
             self.warnings.append(text)
 
     def steps(self, row: str, size: str, counts: Counts | None = None) -> TrainingSteps:
-        """Make one of our rows."""
+        """Make the steps of one of boxmend's rows."""
         return TrainingSteps(self.training(self.choices.settings(row, size, counts)))
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import torch
 
-WARM_UP = 4  # steps: with a CUDA graph the first is launched as it is and the second recorded
+WARM_UP = 4  # steps; with a CUDA graph the first is launched directly, the second is recorded
 
 Note = Callable[[str], None]
 
@@ -19,40 +19,40 @@ class TimedTraining(Protocol):
     """A training whose steps can be timed."""
 
     batch_size: int
-    """Images of a step."""
+    """Number of images per step."""
 
     def settle(self) -> None:
-        """Do what must not count in the block that follows."""
+        """Do the work that must not count in the next block."""
 
     def run(self, steps: int) -> None:
-        """Train so many steps, with all that belongs to them; nothing is awaited."""
+        """Run this number of whole training steps without waiting for the device."""
 
 
 @dataclass
 class Timed:
-    """The times of one row, or why it could not be measured."""
+    """The times of a row, or the reason why it could not be measured."""
 
     batch_size: int = 0
     blocks: list[float] = field(default_factory=list)
-    """Milliseconds of a step, block by block."""
+    """Milliseconds per step, by block."""
     prepared: float | None = None
-    """Seconds until the first block: making it, and its first steps."""
+    """Seconds before the first block: setup and first steps."""
     peak_bytes: int | None = None
-    """Most device memory that its first steps had; None on a CPU."""
+    """Peak of allocated device memory in the first steps; None on a CPU."""
     reserved_bytes: int | None = None
-    """Most that the allocator held for it."""
+    """Peak of the memory that the allocator reserved."""
     error: str | None = None
 
     @property
     def milliseconds(self) -> float | None:
-        """The median of the blocks."""
+        """Return the median of the blocks."""
         return statistics.median(self.blocks) if self.blocks and self.error is None else None
 
     @property
     def images_per_second(self) -> float | None:
         """Return the images per second, by the median of the blocks."""
-        took = self.milliseconds
-        return None if not took else 1e3 * self.batch_size / took
+        milliseconds = self.milliseconds
+        return None if not milliseconds else 1e3 * self.batch_size / milliseconds
 
 
 def time_seconds(device: torch.device, work: Callable[[], None]) -> float:
@@ -73,7 +73,7 @@ def time_seconds(device: torch.device, work: Callable[[], None]) -> float:
 
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
-    """Use a new stream of a GPU, since CUDA graphs cannot record the default stream."""
+    """Use a new stream of a GPU, because CUDA graphs cannot record the default stream."""
     if device.type != "cuda":
         yield
         return
@@ -94,22 +94,22 @@ def time_in_turns(
 
     A row that fails has its error; the others continue.
     """
-    found = {name: Timed() for name in makers}
+    timed = {name: Timed() for name in makers}
     ready: dict[str, TimedTraining] = {}
     for name, make in makers.items():
         note(f"preparing {name}")
-        made = _prepare_row(make, found[name], device)
-        if made is not None:
-            ready[name] = made
+        steps_of_row = _prepare_row(make, timed[name], device)
+        if steps_of_row is not None:
+            ready[name] = steps_of_row
     for block in range(blocks):
         note(f"block {block + 1} of {blocks}")
         for name in list(ready):
-            if not _add_block(ready[name], found[name], device, steps):
+            if not _add_block(ready[name], timed[name], device, steps):
                 del ready[name]
                 _release(device)
     ready.clear()
     _release(device)
-    return found
+    return timed
 
 
 def _prepare_row(
@@ -120,18 +120,18 @@ def _prepare_row(
     before = _memory(device)
     started = time.perf_counter()
     try:
-        made = make()
-        made.run(WARM_UP)
+        steps = make()
+        steps.run(WARM_UP)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    except Exception as error:  # one row must not cost the others
+    except Exception as error:  # the other rows continue
         row.error = first_reason(error)
         return None
-    row.batch_size, row.prepared = made.batch_size, time.perf_counter() - started
+    row.batch_size, row.prepared = steps.batch_size, time.perf_counter() - started
     if before is not None:
         row.peak_bytes = torch.cuda.max_memory_allocated(device) - before[0]
         row.reserved_bytes = torch.cuda.max_memory_reserved(device) - before[1]
-    return made
+    return steps
 
 
 def _add_block(steps: TimedTraining, row: Timed, device: torch.device, number: int) -> bool:
@@ -139,7 +139,7 @@ def _add_block(steps: TimedTraining, row: Timed, device: torch.device, number: i
     try:
         steps.settle()
         row.blocks.append(1e3 * time_seconds(device, lambda: steps.run(number)) / number)
-    except Exception as error:  # one row must not cost the others
+    except Exception as error:  # the other rows continue
         row.error = first_reason(error)
         return False
     return True

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from boxmend.data.checks.annotations import count_annotations_per_image
 from boxmend.data.dataset import UNKNOWN, Dataset
 
-MAX_SMALL_AREA = 32**2  # square pixels; COCO calls smaller objects small,
-MAX_MEDIUM_AREA = 96**2  # and objects between the two medium
+MAX_SMALL_AREA = 32**2  # square pixels; COCO calls smaller objects small
+MAX_MEDIUM_AREA = 96**2  # square pixels; COCO calls objects up to it medium
 MAX_SIDE_PIXELS = 2**31  # no image is larger; larger boxes would distort the medians
 
 

@@ -73,9 +73,12 @@ def _keep_valid_findings(dataset: Dataset, is_dropped: Mask) -> tuple[Finding, .
     if not dataset.findings or not is_dropped.any():
         return dataset.findings
     dropped = set(dataset.annotation_ids[is_dropped].tolist())
-    gone = dropped - set(dataset.annotation_ids[~is_dropped].tolist())  # ids may repeat
+    dropped_everywhere = dropped - set(
+        dataset.annotation_ids[~is_dropped].tolist()
+    )  # ids may repeat
     return tuple(
         finding
         for finding in dataset.findings
-        if finding.annotation_id not in (dropped if finding.kind == "box-not-finite" else gone)
+        if finding.annotation_id
+        not in (dropped if finding.kind == "box-not-finite" else dropped_everywhere)
     )

@@ -88,10 +88,10 @@ def disturb_boxes(
     # The sides of a huge box from a broken file may overflow; such a box stays clean.
     with np.errstate(over="ignore", invalid="ignore"):
         while len(pending) and attempt <= MAX_REDRAWS:
-            drawn = move(draws(pending, attempt))
-            tried = clip_to_image(move_edges(boxes[pending], drawn), sizes[pending])
-            sound = is_sound(tried)
-            result[pending[sound]] = tried[sound]
+            moves = move(draws(pending, attempt))
+            moved = clip_to_image(move_edges(boxes[pending], moves), sizes[pending])
+            sound = is_sound(moved)
+            result[pending[sound]] = moved[sound]
             pending = pending[~sound]
             attempt += 1
     return result

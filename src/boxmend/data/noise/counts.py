@@ -80,8 +80,8 @@ def duplicate_annotations(
     def draws(pending: Rows, attempt: int) -> Floats:
         return uniform_rows(seed, Stream.DUPLICATE_BOXES, places[pending], 4, attempt)
 
-    def shift_edges(drawn: Floats) -> Floats:
-        return uniform_moves(drawn, MAX_DUPLICATE_SHIFT_SIDES)
+    def shift_edges(numbers: Floats) -> Floats:
+        return uniform_moves(numbers, MAX_DUPLICATE_SHIFT_SIDES)
 
     first = dataset.boxes[rows]
     second = disturb_boxes(

@@ -49,7 +49,7 @@ class Noisy:
     truth: Truth
     counts: dict[str, int]
     detections_sha256: str | None = None
-    """Of the columns of the detections that the noise was made from."""
+    """Hash of the columns of the detections that the noise uses."""
 
 
 def disturb(
@@ -123,7 +123,7 @@ def _relabel(
     """Return all labels after label noise; `inside` are places in `eligible`."""
     result = dataset.labels.copy()
     rows = eligible[inside]
-    result[rows] = _relabel_freely(dataset, eligible, inside, settings)
+    result[rows] = _apply_label_setting(dataset, eligible, inside, settings)
     count = count_of_rate(settings.look_alikes, len(rows))
     if not count:
         return result
@@ -132,17 +132,17 @@ def _relabel(
     else:
         assert detections is not None, "checked by disturb"
         weights = weigh_confusions(dataset, eligible, detections)
-    is_free = result[rows] == dataset.labels[rows]  # the other label noise left them alone
+    is_free = result[rows] == dataset.labels[rows]  # not changed by the other label noise
     keys = uniforms(settings.seed, Stream.LOOK_ALIKE, len(eligible))[inside[is_free]]
     rows = rows[is_free]
     result[rows] = relabel_look_alikes(dataset.labels[rows], keys, weights, count)
     return result
 
 
-def _relabel_freely(
+def _apply_label_setting(
     dataset: Dataset, eligible: Rows, inside: Rows, settings: NoiseSettings
 ) -> Rows:
-    """Return the labels of the annotations inside after the noise of the setting `labels`."""
+    """Return the labels of these annotations after the noise of the setting `labels`."""
     labels, num_labels = dataset.labels[eligible[inside]], len(dataset.label_names)
     if settings.labels is None:
         return labels

@@ -71,7 +71,7 @@ def apportion(shares: Sequence[float], total: int) -> list[int]:
     Of equal remainders the earlier one is rounded up first.
     """
     exact = [share * total / math.fsum(shares) for share in shares]
-    counts = [math.floor(one) for one in exact]
+    counts = [math.floor(part) for part in exact]
     # Nine decimals make remainders equal that differ by a rounding error only.
     remainders = [-round(part - count, 9) for part, count in zip(exact, counts, strict=True)]
     by_remainder = sorted(range(len(counts)), key=remainders.__getitem__)

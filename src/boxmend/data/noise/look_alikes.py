@@ -17,9 +17,11 @@ from boxmend.data.noise.labels import apportion
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 
-MAX_CLASS_SHARE = 0.5  # of the annotations of a class: with more, the wrong label is the usual one
+MAX_CLASS_SHARE = (
+    0.5  # of the annotations of a class: with more, the wrong label would be the most frequent
+)
 MIN_CONFUSION_IOU = 0.5  # of a detection with the annotation that it confuses
-MIN_CONFUSION_SCORE = 0.1  # fainter detections are no sign that two classes look alike
+MIN_CONFUSION_SCORE = 0.1  # weaker detections do not show that two classes look alike
 
 
 def weigh_pairs(pairs: Sequence[str], label_names: Sequence[str]) -> Floats:
@@ -48,22 +50,25 @@ def weigh_confusions(dataset: Dataset, eligible: Rows, detections: Detections) -
     """Return how strongly the detector sees each class in the annotations of each other class.
 
     The evidence of an annotation for another class is the highest score of a detection of that
-    class with an IoU of at least 0.5. Detections that overlap an annotation of their own class
-    that much do not count: they show that other object. A weight is the mean of the evidence over
+    class with an IoU of at least 0.5. Detections that overlap an annotation of their own class that
+    much do not count, because they show another object. A weight is the mean of the evidence over
     the annotations of the row's class.
     """
     num_labels = len(dataset.label_names)
     rows = np.flatnonzero(~_shows_own_class(dataset, detections))
     evidence = np.zeros((len(eligible), num_labels))
     boxes = detections.boxes.astype(np.float64)
-    for ours, theirs in iterate_image_pairs(
+    for at_annotation, at_detection in iterate_image_pairs(
         dataset.image_rows[eligible], detections.image_rows[rows]
     ):
-        found = rows[theirs]
-        iou = compute_iou(dataset.boxes[eligible[ours]], boxes[found])
-        is_near = (iou >= MIN_CONFUSION_IOU) & (detections.scores[found] >= MIN_CONFUSION_SCORE)
-        places = ours[is_near], detections.labels[found[is_near]]
-        np.maximum.at(evidence, places, detections.scores[found[is_near]].astype(np.float64))
+        detection_rows = rows[at_detection]
+        iou = compute_iou(dataset.boxes[eligible[at_annotation]], boxes[detection_rows])
+        scores = detections.scores[detection_rows]
+        is_near = (iou >= MIN_CONFUSION_IOU) & (scores >= MIN_CONFUSION_SCORE)
+        places = at_annotation[is_near], detections.labels[detection_rows[is_near]]
+        np.maximum.at(
+            evidence, places, detections.scores[detection_rows[is_near]].astype(np.float64)
+        )
     labels = dataset.labels[eligible]
     sums = np.zeros((num_labels, num_labels))
     np.add.at(sums, labels, evidence)
@@ -77,10 +82,17 @@ def _shows_own_class(dataset: Dataset, detections: Detections) -> Mask:
     """Return a mask [d] of detections that overlap any annotation of their own class."""
     marks = np.zeros(len(detections.labels), np.bool_)
     boxes = detections.boxes.astype(np.float64)
-    for found, rows in iterate_image_pairs(detections.image_rows, dataset.image_rows):
-        is_same = detections.labels[found] == dataset.labels[rows]
-        found, rows = found[is_same], rows[is_same]
-        marks[found[compute_iou(boxes[found], dataset.boxes[rows]) >= MIN_CONFUSION_IOU]] = True
+    for detection_rows, annotation_rows in iterate_image_pairs(
+        detections.image_rows, dataset.image_rows
+    ):
+        is_same = detections.labels[detection_rows] == dataset.labels[annotation_rows]
+        detection_rows, annotation_rows = detection_rows[is_same], annotation_rows[is_same]
+        marks[
+            detection_rows[
+                compute_iou(boxes[detection_rows], dataset.boxes[annotation_rows])
+                >= MIN_CONFUSION_IOU
+            ]
+        ] = True
     return marks
 
 

@@ -11,15 +11,15 @@ from boxmend.data.noise.labels import LABEL_NOISES
 from boxmend.errors import UsageError
 
 RATES = ("missing", "spurious", "duplicate", "subset")
-LATER_RATES = ("look_alikes", "gross_boxes")
-FIRST_SETTINGS = {"labels", "boxes", *RATES, "seed", "clip"}  # always in noise.json
+LATER_RATES = ("look_alikes", "gross_boxes")  # in noise.json only if set
+RECORDED_SETTINGS = {"labels", "boxes", *RATES, "seed", "clip"}  # always in noise.json
 MISSING_ORDERS = ("random", "small")
 SPURIOUS_PLACES = ("random", "part", "clutter")
 
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """What to disturb and how much; rates are shares of the eligible annotations.
+    """The kinds and amounts of noise; rates are shares of the eligible annotations.
 
     All annotations are eligible except crowd and difficult objects and those whose image, label
     or box is unknown.
@@ -33,7 +33,7 @@ class NoiseSettings:
     spurious: float = 0.0
     duplicate: float = 0.0
     subset: float = 1.0
-    """The share of annotations that label and box noise are confined to."""
+    """The share of annotations that label and box noise may change."""
     seed: int = 0
     clip: bool = True
     """Whether disturbed boxes end at the border of their image, where its size is known."""
@@ -79,21 +79,21 @@ class NoiseSettings:
 
     @property
     def needs_detections(self) -> bool:
-        """Whether this noise is made from the detections of a detector."""
+        """Whether this noise needs the detections of a detector."""
         has_clutter = self.spurious > 0 and "clutter" in self.spurious_places
         return has_clutter or (self.look_alikes > 0 and not self.look_alike_pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data; settings that came later appear only where they are set.
+        """Return plain data; settings that are not in RECORDED_SETTINGS appear only if set.
 
-        So the records of older noise stay the same bytes.
+        The records of noise that earlier versions could make therefore keep their bytes.
         """
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         defaults = {field.name: field.default for field in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in plain.items()
-            if name in FIRST_SETTINGS or value != defaults[name]
+            if name in RECORDED_SETTINGS or value != defaults[name]
         }
 
 

@@ -48,7 +48,7 @@ SCHEMA = {
 
 
 class Origin(IntEnum):
-    """What noise did to an annotation: kept or removed it, invented it, or duplicated another."""
+    """The origin of an annotation: kept or removed by the noise, invented, or a duplicate."""
 
     KEPT = 0
     MISSING = 1
@@ -77,13 +77,13 @@ class Truth:
 
     @property
     def is_missing(self) -> NDArray[np.bool_]:
-        """[n] Marks annotations that the noisy dataset lacks."""
+        """The mask [n] of annotations that the noisy dataset lacks."""
         is_missing: NDArray[np.bool_] = self.origins == Origin.MISSING
         return is_missing
 
     @property
     def is_spurious(self) -> NDArray[np.bool_]:
-        """[n] Marks invented annotations, which show no object."""
+        """The mask [n] of invented annotations, which show no object."""
         is_spurious: NDArray[np.bool_] = self.origins == Origin.SPURIOUS
         return is_spurious
 

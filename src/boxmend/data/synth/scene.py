@@ -273,7 +273,7 @@ def _paint_piece(canvas: Field, piece: Piece, light: tuple[float, float]) -> Non
     """Paint a piece onto the canvas [3, H, W] in place: its shadow, then its lit body."""
     size, placed, surface = canvas.shape[-1], piece.placed, piece.surface
     window = placed.window(size, reach=2 + size // 32)
-    x, y = placed.local(size, window)
+    x, y = placed.pixel_centers(size, window)
     unit = placed.pixels_per_unit(size)
     distance = placed.distance(x, y, placed.build) * unit  # in pixels, [h, w]
     facing = _slope(distance, light)  # 1 where the outline faces the lamp, [h, w]

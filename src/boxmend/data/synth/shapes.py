@@ -47,7 +47,7 @@ class PlacedShape:
         right, bottom = (min(size, math.ceil(high * size) + reach) for high in self.box[2:])
         return slice(top, bottom), slice(left, right)
 
-    def local(self, size: int, window: tuple[slice, slice]) -> tuple[Field, Field]:
+    def pixel_centers(self, size: int, window: tuple[slice, slice]) -> tuple[Field, Field]:
         """Return the pixel centers of a window in the shape's frame: x, y [h, w]."""
         rows, columns = window
         x = (np.arange(columns.start, columns.stop) + 0.5 - self.center[0] * size) / size

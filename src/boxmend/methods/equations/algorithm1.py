@@ -60,7 +60,7 @@ class PaddedProposals(NamedTuple):
 
 @dataclass(frozen=True)
 class EnabledSteps:
-    """Which steps of the method are on; each variant in the paper's tables is a combination."""
+    """The steps of the method that are on; each variant in the paper's tables is a combination."""
 
     match: bool = True
     """Centre matching (Eq. 15 to 19); if off, b* = b."""
@@ -158,12 +158,12 @@ def refine_as_published(
     boxes = inert_boxes(annotations.boxes, is_box)
     labels = torch.where(is_box, annotations.labels, 0)
 
-    found = _candidates(boxes, is_box, proposals, constants)
-    is_candidate, matched = found.is_candidate, boxes
+    chosen = _candidates(boxes, is_box, proposals, constants)
+    is_candidate, matched = chosen.is_candidate, boxes
     if steps.match:
-        candidates = candidate_boxes(found.proposals, found.places, is_candidate)
+        candidates = candidate_boxes(chosen.proposals, chosen.places, is_candidate)
         matched = matched_boxes(boxes, candidates, is_candidate, constants.alpha)  # b*
-    scored = _pre_forward(scorer, matched, found if steps.average else None)
+    scored = _pre_forward(scorer, matched, chosen if steps.average else None)
 
     losses = judgment.label_losses(scored.probabilities, labels, is_box)
     limit, queue = _limit(losses, is_box, queue, constants)
@@ -213,8 +213,8 @@ def _candidates(
 ) -> _Candidates:
     """Select P_h and B_candidate (Eq. 15 to 18)."""
     if not (constants.steps.match or constants.steps.average):
-        none = torch.zeros_like(is_box[..., None])
-        return _Candidates(boxes[:, :0], none.long(), none)
+        no_candidate = torch.zeros_like(is_box[..., None])
+        return _Candidates(boxes[:, :0], no_candidate.long(), no_candidate)
     top, objectness, is_top = top_proposals(*proposals, constants.num_proposals)  # P_h
     fitness = center_fitness(boxes, top, constants.gamma)  # [B, A, P]
     is_fitting = candidate_mask(fitness, is_box, is_top, constants.fit_threshold)

@@ -32,7 +32,7 @@ NUM_BINS = SHARED.num_bins
 
 @dataclass(frozen=True)
 class BoxNoiseConstants:
-    """What the fit and the repair assume beside `BOX_NOISE_MODEL`; sides are shares of a side."""
+    """The constants of the fit and the repair beside `BOX_NOISE_MODEL`; in shares of the side."""
 
     # Scales of d: 0.01 to 0.15 in steps of 2.3 %.
     scales_sides: tuple[float, ...] = tuple(0.01 * 15 ** (number / 119) for number in range(120))

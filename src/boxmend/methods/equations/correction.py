@@ -1,4 +1,4 @@
-"""Pseudo-labels (Eq. 12 and 13), box averaging (Eq. 14), and which annotations train what."""
+"""Pseudo-labels (Eq. 12 and 13), box averaging (Eq. 14), and the parts that annotations train."""
 
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,7 @@ Discarded = Literal["background", "ignore", "rpn_only"]
 
 
 class Roles(NamedTuple):
-    """Which parts of the detector each annotation trains; masks [B, A]."""
+    """The parts of the detector that each annotation trains; masks [B, A]."""
 
     rpn: Tensor  # objects for the RPN
     head: Tensor  # objects for the classification and regression heads
@@ -71,11 +71,12 @@ def averaged_boxes(
 
 
 def training_roles(judgements: Tensor, is_box: Tensor, discarded: Discarded) -> Roles:
-    """Decide what DISCARDED annotations train. Takes judgements and is_box [B, A].
+    """Choose the parts of the detector that DISCARDED annotations train.
 
-    "background" drops them everywhere, which turns their regions into background (the literal
-    reading of the paper). "ignore" keeps them as objects for the RPN, and the heads ignore their
-    regions. "rpn_only" keeps them for the RPN, and their regions are background for the heads.
+    Takes judgements and is_box [B, A]. "background" drops them everywhere, which turns their
+    regions into background (the literal reading of the paper). "ignore" keeps them as objects for
+    the RPN, and the heads ignore their regions. "rpn_only" keeps them for the RPN, and their
+    regions are background for the heads.
     """
     is_discarded = is_box & (judgements == Judgement.DISCARDED)
     head = is_box & ~is_discarded

@@ -25,7 +25,7 @@ class LabelNoiseConstants:
     tau_range: tuple[float, float] = (0.1, 10.0)
     # Half of the 95 % quantile of chi squared with one degree of freedom.
     interval_drop: float = 1.92
-    max_annotations: int = 50_000  # which determine the rate to 0.002; more only add time
+    max_annotations: int = 50_000  # enough to determine the rate to 0.002
 
 
 LABEL_NOISE = LabelNoiseConstants()

@@ -31,7 +31,7 @@ class PrescreenConstants:
 
     decays: tuple[float, ...] = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # from strong to weak
     num_rounds: int = 2  # of training and fitting after the decay is chosen; a third has no effect
-    max_train_annotations: int = 30_000  # more only add time and memory
+    max_train_annotations: int = 30_000  # with more only time and memory grow
     max_lbfgs_steps: int = 60
     annotations_per_chunk: int = 8192  # whose features are in single precision at a time
     feature_norm: float = (
@@ -53,7 +53,7 @@ class Belief(NamedTuple):
     """Prior knowledge about the label noise."""
 
     known_rate: float | None = None  # of symmetric noise; only tau is then fitted
-    full: bool = True  # consider a full matrix
+    full: bool = True  # whether to consider a full matrix
     previous: float = 0.3  # initial rate if none is known
     decays: tuple[float, ...] = PRESCREEN.decays  # to choose from, from strong to weak
 
@@ -151,14 +151,14 @@ def anchored_transition(probabilities: Tensor, labels: Tensor, model: NoiseModel
     counts = torch.bincount(labels, minlength=num_labels).tolist()
     matrix = PRESCREEN.anchor_prior * model.transition.double()
     for label, count in enumerate(counts):
-        wanted = max(int(PRESCREEN.anchor_share * count), PRESCREEN.min_anchors)
-        anchors = margins[:, label].topk(min(wanted, len(labels))).indices
+        num_anchors = max(int(PRESCREEN.anchor_share * count), PRESCREEN.min_anchors)
+        anchors = margins[:, label].topk(min(num_anchors, len(labels))).indices
         matrix[label] += torch.bincount(labels[anchors], minlength=num_labels)
     return (matrix / matrix.sum(1, keepdim=True)).float()
 
 
 def _fit_best_decay(rows: _Rows, starts: Tensor, belief: Belief) -> _Fit:
-    """Weaken the decay as long as the held-out labels become more likely."""
+    """Fit with weaker and weaker decay, as long as the held-out labels become more likely."""
     rate = belief.previous if belief.known_rate is None else belief.known_rate
     transition = symmetric_transition(rate, starts.shape[2])
     best: _Fit | None = None

@@ -54,7 +54,7 @@ def select_first(output: RoiOutput, rois: RoiSample) -> RoiOutput:
     return RoiOutput(*(part[:, :most] for part in output))
 
 
-def membership(rois: RoiSample, num_annotations: int) -> Tensor:
+def mark_members(rois: RoiSample, num_annotations: int) -> Tensor:
     """Mark the RoIs in the bag of each annotation, [B, A, M]."""
     rows = torch.arange(num_annotations, device=rois.matched.device)
     is_of = rois.matched[:, None] == rows[:, None]  # [B, A, M]
@@ -81,7 +81,7 @@ def log_scores(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.float().log_softmax(-1).take_along_dim((labels + 1)[..., None], dim=-1)[..., 0]
 
 
-def best_of(scores: Tensor, is_member: Tensor) -> BestMember:
+def find_best(scores: Tensor, is_member: Tensor) -> BestMember:
     """Find the best member of each bag.
 
     Takes scores [B, A, M], or [B, 1, M] for all bags, and is_member [B, A, M]. The gradient goes to
@@ -149,23 +149,23 @@ def normal_numbers(uniform: Tensor) -> Tensor:
     return math.sqrt(2) * torch.erfinv(2 * inside - 1)
 
 
-def bag_outcome(annotations: BatchAnnotations, found: BagResult, *, is_changing: bool) -> Outcome:
+def bag_outcome(annotations: BatchAnnotations, result: BagResult, *, is_changing: bool) -> Outcome:
     """Return the outcome of a batch; takes annotations with neutral padding.
 
     Labels are trusted, so all are UNJUDGED. Boxes change only if `is_changing`. An annotation
     without a bag keeps its box and has no scores.
     """
-    has_bag = annotations.is_box & (found.num_members > 0)
-    log_scores = torch.where(has_bag, found.log_scores, torch.nan)
-    chosen = torch.where(has_bag[..., None], found.chosen, annotations.boxes)
+    has_bag = annotations.is_box & (result.num_members > 0)
+    log_scores = torch.where(has_bag, result.log_scores, torch.nan)
+    chosen = torch.where(has_bag[..., None], result.chosen, annotations.boxes)
     refined = RefinedBatch(
-        boxes=found.boxes if is_changing else annotations.boxes,
+        boxes=result.boxes if is_changing else annotations.boxes,
         labels=annotations.labels,
         verdict=torch.full_like(annotations.labels, int(Judgement.UNJUDGED)),
         loss=-log_scores,
         threshold=torch.full_like(log_scores, torch.nan),
         confidence=log_scores.exp(),
-        num_candidates=found.num_members,
+        num_candidates=result.num_members,
         matched=chosen if is_changing else annotations.boxes,
     )
     return merge_outcome(

@@ -57,7 +57,7 @@ TINY = torch.finfo(torch.float32).tiny  # replaces a slope of 0
 
 @dataclass(frozen=True)
 class CaBbcConstants:
-    """Step lengths, and the box noise to begin with."""
+    """The step lengths, and the initial box noise."""
 
     initial_box_noise: float = 0.4  # until the first estimate, if it is unknown
     step_per_noise_sides: float = 0.15  # 3 % of the side at 20 % box noise, 6 % at 40 %
@@ -79,7 +79,7 @@ class CaBbc(EstimatingMethod):
         estimator: NoiseEstimator | None = None,
         exchange: Exchange = SINGLE_PROCESS,
     ):
-        """Take an estimator if the box noise is unknown."""
+        """Keep the estimator, which is needed if the box noise is unknown."""
         super().__init__(estimator, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
@@ -219,11 +219,11 @@ class CaBbc(EstimatingMethod):
         return equations.threshold(self.slopes, CA_BBC.slope_quantile).clamp(min=TINY)
 
     def _sharpen_labels(self, labels: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return y* [B, A, 1 + C]; background is 0 unless the settings include it."""
+        """Return y* [B, A, 1 + C]; its background is 0 unless the settings include it."""
         if not self.settings.include_background:
             first, second = (
-                equations.soft_targets(equations.foreground_probabilities(one))
-                for one in (first, second)
+                equations.soft_targets(equations.foreground_probabilities(probabilities))
+                for probabilities in (first, second)
             )
         return dual_heads.sharpened_labels(labels, first, second, self.settings.temperature)
 
@@ -249,8 +249,8 @@ def box_gradient(
             size=numbers.pool_size,
             samples=numbers.pool_samples,
         )
-        found = detector.network.roi_heads.box_predictor.each(pooled)
-        first, second = (logits.float().softmax(-1) for logits, _ in found)
+        outputs = detector.network.roi_heads.box_predictor.each(pooled)
+        first, second = (logits.float().softmax(-1) for logits, _ in outputs)
         loss = dual_heads.region_loss(first, second, objectness)  # [B * A]
         total = torch.where(annotations.is_box.flatten(), loss, 0).sum()
         return torch.autograd.grad(total, leaf)[0]
@@ -259,20 +259,20 @@ def box_gradient(
 def losses_by_head(context: StepContext, first_stage: FirstStage, targets: Targets) -> Losses:
     """Compute the second stage's losses, summed over both heads, each on its own RoIs."""
     detector = context.detector
-    rois = [draw_rois(context, first_stage.proposals, targets) for _ in range(NUM_HEADS)]
-    boxes = torch.stack([one.boxes for one in rois])  # [heads, B, S, 4]
+    samples = [draw_rois(context, first_stage.proposals, targets) for _ in range(NUM_HEADS)]
+    boxes = torch.stack([sample.boxes for sample in samples])  # [heads, B, S, 4]
     images, number = boxes.shape[1:3]
     pooled = detector.pool(first_stage.features, boxes.transpose(0, 1).flatten(1, 2))
-    shares = pooled.view(images, NUM_HEADS, number, *pooled.shape[1:])
+    features = pooled.view(images, NUM_HEADS, number, *pooled.shape[1:])
     classes, regressions = [], []
-    for which, one in enumerate(rois):
-        head = detector.network.roi_heads.box_predictor.heads[which]
-        output = _as_output(head(shares[:, which].flatten(0, 1)), images, number)
-        found = detector.roi_losses(output, one, targets)
-        classes.append(found.classification)
+    for index, rois in enumerate(samples):
+        head = detector.network.roi_heads.box_predictor.heads[index]
+        output = _as_output(head(features[:, index].flatten(0, 1)), images, number)
+        head_losses = detector.roi_losses(output, rois, targets)
+        classes.append(head_losses.classification)
         is_soft = targets.soft is not None and targets.soft.shape[1] > 0
         regressions.append(
-            soft_box_loss(detector, output, one, targets) if is_soft else found.boxes
+            soft_box_loss(detector, output, rois, targets) if is_soft else head_losses.boxes
         )
     return {"roi_classes": torch.stack(classes).sum(), "roi_boxes": torch.stack(regressions).sum()}
 
@@ -298,24 +298,24 @@ def soft_box_loss(
     """
     assert targets.soft is not None
     is_positive = rois.is_positive & rois.is_sampled
-    wanted = torch.where(is_positive[..., None], rois.deltas, 0)[:, :, None]
-    found = torch.where(is_positive[..., None, None], output.deltas, 0)
+    expected = torch.where(is_positive[..., None], rois.deltas, 0)[:, :, None]
+    predicted = torch.where(is_positive[..., None, None], output.deltas, 0)
     if detector.numbers.box_loss == "l1":
-        each = (found - wanted).abs()
+        each = (predicted - expected).abs()
     else:
-        wanted = wanted.expand_as(found)
-        each = functional.smooth_l1_loss(found, wanted, beta=SMOOTH_L1_BETA, reduction="none")
+        expected = expected.expand_as(predicted)
+        each = functional.smooth_l1_loss(predicted, expected, beta=SMOOTH_L1_BETA, reduction="none")
     soft = targets.soft.take_along_dim(rois.matched[..., None], dim=1)  # [B, S, 1 + C]
     loss = dual_heads.soft_regression_loss(each.sum(-1), soft)
     number = count(rois.is_sampled, detector.sum_over_processes)
     return torch.where(is_positive, loss, 0).sum() / number
 
 
-def _as_output(found: tuple[Tensor, Tensor], images: int, number: int) -> RoiOutput:
-    logits = found[0].float().view(images, number, -1)
-    return RoiOutput(logits, found[1].float().view(*logits.shape, 4))
+def _as_output(output: tuple[Tensor, Tensor], images: int, number: int) -> RoiOutput:
+    logits = output[0].float().view(images, number, -1)
+    return RoiOutput(logits, output[1].float().view(*logits.shape, 4))
 
 
 def _all_of(annotations: BatchAnnotations) -> Roles:
-    """Return roles in which every annotation trains every part."""
+    """Return roles by which every annotation trains every part of the detector."""
     return Roles(annotations.is_box, annotations.is_box, torch.zeros_like(annotations.is_box))

@@ -75,7 +75,7 @@ class ObjectLosses(NamedTuple):
     is_measured: Tensor  # false where the annotation has no positive RoI
 
 
-def owners(rois: RoiSample, num_annotations: int) -> Tensor:
+def mark_own_rois(rois: RoiSample, num_annotations: int) -> Tensor:
     """Mark the positive RoIs of each annotation, [B, A, S]."""
     rows = torch.arange(num_annotations, device=rois.matched.device)[:, None]  # [A, 1]
     return rois.is_positive[:, None] & (rois.matched[:, None] == rows)
@@ -84,7 +84,8 @@ def owners(rois: RoiSample, num_annotations: int) -> Tensor:
 def object_losses(output: RoiOutput, rois: RoiSample, is_own: Tensor, kind: str) -> ObjectLosses:
     """Average the losses of the RoIs of each annotation; 0 for annotations without one.
 
-    Takes the outputs for the sampled RoIs, their owners [B, A, S] and the kind of box loss.
+    Takes the outputs for the sampled RoIs, the mask [B, A, S] of `mark_own_rois`, and the kind of
+    box loss.
     """
     columns = torch.where(rois.is_positive, rois.labels + 1, 0)[..., None]  # [B, S, 1]
     entropy = -output.logits.float().log_softmax(-1).take_along_dim(columns, dim=-1)[..., 0]
@@ -144,14 +145,14 @@ class View(NamedTuple):
     """The output of one network for a batch."""
 
     detector: Detector
-    seen: steps.FirstStage
+    first_stage: steps.FirstStage
     rpn: Losses
     rois: RoiSample
     is_own: Tensor  # [B, A, S]
     output: RoiOutput
 
 
-class NetworkOpinion(NamedTuple):
+class NetworkJudgement(NamedTuple):
     """The judgement of annotations by one network; all [B, A] but the limit."""
 
     losses: Tensor
@@ -178,7 +179,7 @@ class CoTeaching(EstimatingMethod):
         estimator: NoiseEstimator | None = None,
         exchange: Exchange = SINGLE_PROCESS,
     ):
-        """Take an estimator if tau follows an estimate of the noise."""
+        """Keep the estimator, which is needed if tau follows an estimate of the noise."""
         super().__init__(estimator, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
@@ -190,23 +191,24 @@ class CoTeaching(EstimatingMethod):
         annotations = neutralise_padding(context.annotations)
         everything = unchanged_outcome(annotations).rpn
         views = [
-            _view(context, one, everything) for one in (context.detector, context.detector.twin)
+            _view(context, network, everything)
+            for network in (context.detector, context.detector.twin)
         ]
         share = forget_share(
             context.progress.epoch, context.progress.num_epochs, self.tau, self.settings
         )
         with torch.no_grad():
             if self.estimator is not None:
-                scorer = context.scorer_on(steps.detach_features(views[0].seen.features))
-                self.observe(annotations, views[0].seen.proposals, scorer)
-            opinions = self._opinions(annotations, views, share)
-            outcome = _outcome(annotations, opinions, is_judging=share > 0)
+                scorer = context.scorer_on(steps.detach_features(views[0].first_stage.features))
+                self.observe(annotations, views[0].first_stage.proposals, scorer)
+            judgements = self._judge_annotations(annotations, views, share)
+            outcome = _outcome(annotations, judgements, is_judging=share > 0)
         losses: Losses = {}
-        for suffix, view, peer in zip(SUFFIXES, views, reversed(opinions), strict=True):
+        for suffix, view, peer in zip(SUFFIXES, views, reversed(judgements), strict=True):
             rois = remove_dropped(view.rois, view.is_own, peer.is_dropped)
             measured = view.detector.roi_losses(view.output, rois, everything)
             second = {"roi_classes": measured.classification, "roi_boxes": measured.boxes}
-            losses |= {f"{name}{suffix}": one for name, one in (view.rpn | second).items()}
+            losses |= {f"{name}{suffix}": loss for name, loss in (view.rpn | second).items()}
         return outcome, losses
 
     def phase(self, progress: TrainingProgress) -> Hashable:
@@ -219,8 +221,8 @@ class CoTeaching(EstimatingMethod):
 
     def _own_state(self) -> dict[str, Any]:
         """Return the queues of both networks."""
-        named = zip(NETWORKS, self.queues, strict=True)
-        return {f"queue_{name}": queue.clone() for name, queue in named}
+        queues = zip(NETWORKS, self.queues, strict=True)
+        return {f"queue_{name}": queue.clone() for name, queue in queues}
 
     def _load_own_state(self, state: Mapping[str, Any]) -> None:
         """Load queues of the same length."""
@@ -238,16 +240,16 @@ class CoTeaching(EstimatingMethod):
         """Set tau by the known or estimated rates."""
         self.tau = forget_rate(self.settings.forget_rate, estimator.known_rates())
 
-    def _opinions(
+    def _judge_annotations(
         self, annotations: BatchAnnotations, views: Sequence[View], share: float
-    ) -> list[NetworkOpinion]:
+    ) -> list[NetworkJudgement]:
         """Judge by the queues before this batch, then push the losses of the batch."""
         kind = views[0].detector.numbers.box_loss
-        measured = [object_losses(one.output, one.rois, one.is_own, kind) for one in views]
+        measured = [object_losses(view.output, view.rois, view.is_own, kind) for view in views]
         size = len(ObjectLosses._fields)
-        joined = self.exchange.all_gather(*(column for one in measured for column in one))
-        batches = [ObjectLosses(*joined[:size]), ObjectLosses(*joined[size:])]
-        opinions = []
+        gathered = self.exchange.all_gather(*(column for losses in measured for column in losses))
+        batches = [ObjectLosses(*gathered[:size]), ObjectLosses(*gathered[size:])]
+        judgements = []
         for mine, peer, batch, queue in zip(
             measured, reversed(measured), batches, self.queues, strict=True
         ):
@@ -258,36 +260,38 @@ class CoTeaching(EstimatingMethod):
             is_out = is_dropped(
                 losses, limit, annotations.is_box, mine.is_measured, peer.is_measured
             )
-            opinions.append(NetworkOpinion(losses, limit, mine.is_measured, is_out))
+            judgements.append(NetworkJudgement(losses, limit, mine.is_measured, is_out))
             pushed = relative_losses(batch, batch)
             queue.copy_(equations.push(queue, pushed, batch.is_measured))
-        return opinions
+        return judgements
 
 
 def _view(context: StepContext, detector: Detector, targets: Targets) -> View:
     """Run one network on the batch, with its own anchors and RoIs."""
-    seen = steps.run_first_stage(context, detector)
-    rpn = steps.rpn_losses(context, seen.raw, targets, detector)
-    rois = steps.draw_rois(context, seen.proposals, targets, detector)
-    output = detector.roi_outputs(seen.features, rois.boxes)
-    return View(detector, seen, rpn, rois, owners(rois, targets.boxes.shape[1]), output)
+    first_stage = steps.run_first_stage(context, detector)
+    rpn = steps.rpn_losses(context, first_stage.raw, targets, detector)
+    rois = steps.draw_rois(context, first_stage.proposals, targets, detector)
+    output = detector.roi_outputs(first_stage.features, rois.boxes)
+    return View(
+        detector, first_stage, rpn, rois, mark_own_rois(rois, targets.boxes.shape[1]), output
+    )
 
 
 def _outcome(
-    annotations: BatchAnnotations, opinions: Sequence[NetworkOpinion], *, is_judging: bool
+    annotations: BatchAnnotations, judgements: Sequence[NetworkJudgement], *, is_judging: bool
 ) -> Outcome:
     """Return the outcome by B's judgement, with the shares that both networks drop as metrics."""
-    _, by_b = opinions
+    _, by_b = judgements
     is_judged = annotations.is_box & by_b.is_measured & is_judging
     verdict = torch.where(by_b.is_dropped, int(Judgement.DISCARDED), int(Judgement.KEPT))
-    nothing = torch.full_like(by_b.losses, torch.nan)
+    not_measured = torch.full_like(by_b.losses, torch.nan)
     refined = equations.RefinedBatch(
         boxes=annotations.boxes,
         labels=annotations.labels,
         verdict=torch.where(is_judged, verdict, int(Judgement.UNJUDGED)),
-        loss=torch.where(by_b.is_measured, by_b.losses, nothing),
-        threshold=torch.where(is_judged, by_b.limit, nothing),
-        confidence=nothing,
+        loss=torch.where(by_b.is_measured, by_b.losses, not_measured),
+        threshold=torch.where(is_judged, by_b.limit, not_measured),
+        confidence=not_measured,
         num_candidates=torch.zeros_like(annotations.labels),
         matched=annotations.boxes,
     )
@@ -296,7 +300,7 @@ def _outcome(
         annotations, refined, equations.Roles(annotations.is_box, is_kept, by_b.is_dropped)
     )
     number = annotations.is_box.sum().clamp(min=1)
-    for suffix, peer in zip(SUFFIXES, reversed(opinions), strict=True):
+    for suffix, peer in zip(SUFFIXES, reversed(judgements), strict=True):
         outcome.metrics[f"dropped{suffix}"] = (peer.is_dropped & annotations.is_box).sum() / number
         if is_judging:
             outcome.metrics[f"threshold{suffix}"] = peer.limit

@@ -78,10 +78,10 @@ class Disco(Method):
         """Compute the losses of Faster R-CNN on corrected boxes, of the bags and of the spread."""
         detector, is_correcting = context.detector, self._is_correcting(context.progress)
         annotations = neutralise_padding(context.annotations)
-        as_given = unchanged_outcome(annotations)
+        unchanged = unchanged_outcome(annotations)
         first = run_first_stage(context)
-        losses = rpn_losses(context, first.raw, as_given.rpn)
-        targets = as_given.roi
+        losses = rpn_losses(context, first.raw, unchanged.rpn)
+        targets = unchanged.roi
         if is_correcting:
             targets = targets._replace(boxes=self._correct_boxes(context, annotations, first))
         rois = draw_rois(context, first.proposals, targets)
@@ -96,16 +96,16 @@ class Disco(Method):
         )
         if is_correcting:
             rois = bags.with_box_targets(second.result.boxes, rois, detector.numbers)
-        ordinary = detector.roi_losses(output, rois, targets)
+        roi_losses = detector.roi_losses(output, rois, targets)
         weights = bags.even_weights(second.result.num_members > 0, self.exchange.all_sum)
-        spread_loss = torch.zeros_like(ordinary.boxes)
+        spread_loss = torch.zeros_like(roi_losses.boxes)
         if is_correcting:
             spread_loss = _spread_loss(detector, spread, rois, second)
         outcome = bags.bag_outcome(annotations, second.result, is_changing=is_correcting)
-        return outcome._replace(rpn=as_given.rpn, roi=targets), {
+        return outcome._replace(rpn=unchanged.rpn, roi=targets), {
             **losses,
-            "roi_classes": ordinary.classification,
-            "roi_boxes": ordinary.boxes,
+            "roi_classes": roi_losses.classification,
+            "roi_boxes": roi_losses.boxes,
             "roi_bags": self.settings.bag_loss_weight * bags.weighted_sum(-second.best, weights),
             "roi_spread": self.settings.spread_loss_weight * spread_loss,
         }
@@ -131,7 +131,7 @@ class Disco(Method):
     ) -> Calibrated:
         """Calibrate boxes by bags of positive RoIs [B, M], given the head's outputs for them."""
         detector, settings, sizes = context.detector, self.settings, annotations.sizes
-        is_member = bags.membership(rois, annotations.boxes.shape[1])  # [B, A, M]
+        is_member = bags.mark_members(rois, annotations.boxes.shape[1])  # [B, A, M]
         has_bag, shape = is_member.any(-1), is_member.shape
         boxes = bags.decode_boxes(output, rois.boxes, rois, sizes, detector.numbers)  # [B, M, 4]
         scored = bags.log_scores(detector.roi_outputs(features, boxes).logits, rois.labels)
@@ -147,7 +147,7 @@ class Disco(Method):
 
         boxes, scored = torch.cat([boxes, samples], dim=2), torch.cat([scored, more], dim=2)
         is_member = torch.cat([is_member, is_sample], dim=2)  # [B, A, M + K]
-        best = bags.best_of(scored, is_member).scores
+        best = bags.find_best(scored, is_member).scores
         with torch.no_grad():
             fine = fit_gaussians(boxes, scored.exp(), is_member, settings.temperature)
             mean = clipped_boxes(fine.mean, has_bag, sizes)
@@ -191,10 +191,10 @@ def fit_gaussians(
 def sample_boxes(bags_of: Gaussians, uniform: Tensor, has_bag: Tensor, sizes: Tensor) -> Tensor:
     """Sample K boxes from each Gaussian by uniform numbers [B, A, K, 4], clipped to the images."""
     steps = bags.normal_numbers(uniform.float())
-    drawn = bags_of.mean[:, :, None] + bags_of.std[:, :, None] * steps
-    is_box = has_bag[..., None].expand(drawn.shape[:3])
-    inside = clipped_boxes(drawn.flatten(1, 2), is_box.flatten(1), sizes)
-    return inside.view(drawn.shape)
+    samples = bags_of.mean[:, :, None] + bags_of.std[:, :, None] * steps
+    is_box = has_bag[..., None].expand(samples.shape[:3])
+    inside = clipped_boxes(samples.flatten(1, 2), is_box.flatten(1), sizes)
+    return inside.view(samples.shape)
 
 
 def spread_targets(std: Tensor, boxes: Tensor) -> Tensor:

@@ -228,14 +228,14 @@ class NoteRcnn(Method):
         distilled = distillation_loss(
             outputs[DISTILLED].logits, teacher_logits, rois.is_sampled, settings.temperature, number
         )
-        found = (
+        losses = (
             classification_loss(outputs[MIXED].logits, columns, is_mixed, number=number),
             classification_loss(outputs[SEED].logits, columns, is_from_seed, number=number),
             settings.distillation_weight * distilled,
         )
         kind = detector.numbers.box_loss
         boxes = box_loss(deltas, rois.deltas, is_seed, rois.is_sampled, kind, number)
-        return {**dict(zip(LOSS_NAMES, found, strict=True)), "roi_boxes": boxes}
+        return {**dict(zip(LOSS_NAMES, losses, strict=True)), "roi_boxes": boxes}
 
 
 def seed_share(settings: NoteRcnnSettings, rates: Rates) -> float:
@@ -258,15 +258,15 @@ def lowest_of_each_label(losses: Tensor, labels: Tensor, share: float, num_label
     """
     losses, labels = losses.detach().cpu(), labels.cpu()
     is_known = losses.isfinite()
-    labels = torch.where(is_known, labels, num_labels)  # a label of their own
+    labels = torch.where(is_known, labels, num_labels)  # an extra label
     order = torch.where(is_known, losses, torch.inf).argsort(stable=True)
     order = order[labels[order].argsort(stable=True)]  # by label, then by loss
     sizes = labels.bincount(minlength=num_labels + 1)  # [C + 1]
     rank = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[labels[order]]
-    wanted = (share * sizes.double() - ROUNDING).ceil()
-    wanted[num_labels] = 0
+    num_chosen = (share * sizes.double() - ROUNDING).ceil()
+    num_chosen[num_labels] = 0
     chosen = torch.zeros_like(is_known)
-    chosen[order] = rank < wanted[labels[order]]
+    chosen[order] = rank < num_chosen[labels[order]]
     return chosen
 
 
@@ -282,14 +282,16 @@ def distillation_loss(
 ) -> Tensor:
     """Sum T^2 KL(p || q) over the sampled rows and divide it by `number`.
 
-    p and q are the softmax of taught / T and of logits / T, both [..., 1 + C]. T^2 keeps the size
-    of the gradient (Hinton et al. 2015).
+    p and q are the softmax of teacher_logits / T and of logits / T, both [..., 1 + C]. T^2 keeps
+    the size of the gradient (Hinton et al. 2015).
     """
-    here = torch.where(is_sampled[..., None], logits.float(), 0)
-    there = torch.where(is_sampled[..., None], teacher_logits.float(), 0)
-    wanted = (there / temperature).log_softmax(-1)
-    found = (here / temperature).log_softmax(-1)
-    losses_of_rows = functional.kl_div(found, wanted, reduction="none", log_target=True).sum(-1)
+    student = torch.where(is_sampled[..., None], logits.float(), 0)
+    teacher = torch.where(is_sampled[..., None], teacher_logits.float(), 0)
+    target = (teacher / temperature).log_softmax(-1)
+    prediction = (student / temperature).log_softmax(-1)
+    losses_of_rows = functional.kl_div(prediction, target, reduction="none", log_target=True).sum(
+        -1
+    )
     return temperature**2 * torch.where(is_sampled, losses_of_rows, 0).sum() / number
 
 
@@ -302,13 +304,14 @@ def _plain_losses(context: StepContext, first: FirstStage, rois: RoiSample) -> L
     detector = context.detector
     outputs = detector.head_outputs(first.features, rois.boxes, FIRST_ONLY)
     number, columns = count(rois.is_sampled, detector.sum_over_processes), _columns(rois)
-    found = [
-        classification_loss(one.logits, columns, rois.is_sampled, number=number) for one in outputs
+    losses = [
+        classification_loss(output.logits, columns, rois.is_sampled, number=number)
+        for output in outputs
     ]
     deltas = outputs[MIXED].deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]
     kind = detector.numbers.box_loss
     boxes = box_loss(deltas, rois.deltas, rois.is_positive, rois.is_sampled, kind, number)
-    return {**dict(zip(LOSS_NAMES, found, strict=True)), "roi_boxes": boxes}
+    return {**dict(zip(LOSS_NAMES, losses, strict=True)), "roi_boxes": boxes}
 
 
 @torch.no_grad()
@@ -321,9 +324,7 @@ def _frozen_logits(context: StepContext, rois: RoiSample) -> Tensor:
 
 def _seed_rois(rois: RoiSample, seeds: Seeds) -> tuple[Tensor, Tensor]:
     """Mark the RoIs [B, S] of seeds, and these plus the negatives of images with only seeds."""
-    padded_seeds = functional.pad(
-        seeds.is_seed, (0, 1)
-    )  # a row to match where there are none at all
+    padded_seeds = functional.pad(seeds.is_seed, (0, 1))  # never empty
     is_of_seed = rois.is_positive & padded_seeds.gather(1, rois.matched)
     is_background = rois.is_sampled & ~rois.is_positive & seeds.is_whole[:, None]
     return is_of_seed, is_of_seed | is_background

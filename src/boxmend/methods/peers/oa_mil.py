@@ -61,26 +61,26 @@ class OaMil(Method):
         """Compute the losses of Faster R-CNN with new regression targets, and the bag loss."""
         detector, numbers = context.detector, context.detector.numbers
         annotations = neutralise_padding(context.annotations)
-        as_given = unchanged_outcome(annotations)
+        unchanged = unchanged_outcome(annotations)
         first = run_first_stage(context)
-        losses = rpn_losses(context, first.raw, as_given.rpn)
-        rois = draw_rois(context, first.proposals, as_given.roi)
+        losses = rpn_losses(context, first.raw, unchanged.rpn)
+        rois = draw_rois(context, first.proposals, unchanged.roi)
         output = detector.roi_outputs(first.features, rois.boxes)
         positives = bags.select_positives(rois, numbers)
-        is_member = bags.membership(positives, annotations.boxes.shape[1])
+        is_member = bags.mark_members(positives, annotations.boxes.shape[1])
         rounds = self._rounds(
             context, first.features, positives, bags.select_first(output, positives)
         )
-        found = self._select(annotations, rounds[0], is_member)
+        selected = self._select(annotations, rounds[0], is_member)
         is_selecting = self._is_selecting(context.progress)
         if is_selecting:
-            rois = bags.with_box_targets(found.boxes, rois, numbers)
-        ordinary = detector.roi_losses(output, rois, as_given.roi)
-        outcome = bags.bag_outcome(annotations, found, is_changing=is_selecting)
-        return outcome._replace(rpn=as_given.rpn, roi=as_given.roi), {
+            rois = bags.with_box_targets(selected.boxes, rois, numbers)
+        roi_losses = detector.roi_losses(output, rois, unchanged.roi)
+        outcome = bags.bag_outcome(annotations, selected, is_changing=is_selecting)
+        return outcome._replace(rpn=unchanged.rpn, roi=unchanged.roi), {
             **losses,
-            "roi_classes": ordinary.classification,
-            "roi_boxes": ordinary.boxes,
+            "roi_classes": roi_losses.classification,
+            "roi_boxes": roi_losses.boxes,
             "roi_bags": self._bag_loss(annotations, rounds, is_member, detector.num_labels),
         }
 
@@ -108,7 +108,7 @@ class OaMil(Method):
         self, annotations: BatchAnnotations, first: Round, is_member: Tensor
     ) -> bags.BagResult:
         """Select the best box of each bag, and blend it with the annotated box."""
-        best = bags.best_of(first.log_scores[:, None], is_member)
+        best = bags.find_best(first.log_scores[:, None], is_member)
         chosen = first.boxes.take_along_dim(best.places[..., None], dim=1)  # [B, A, 4]
         share = bags.blend_share(best.scores.exp(), self.settings.gamma, self.settings.theta)
         num_members = is_member.sum(-1)
@@ -126,8 +126,10 @@ class OaMil(Method):
         weights = bags.class_weights(
             annotations.labels, is_member.any(-1), num_labels, self.exchange.all_sum
         )
-        each = [bags.best_of(one.log_scores[:, None], is_member).scores.exp() for one in rounds]
-        first, *later = [bags.weighted_sum(1 - scores, weights) for scores in each]
+        best_scores = [
+            bags.find_best(each.log_scores[:, None], is_member).scores.exp() for each in rounds
+        ]
+        first, *later = [bags.weighted_sum(1 - scores, weights) for scores in best_scores]
         if not later:
             return settings.bag_loss_weight * first
         if settings.extension == "random":

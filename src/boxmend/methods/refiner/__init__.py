@@ -17,13 +17,13 @@ from boxmend.methods.refiner.checks import check_lists, check_sizes, check_value
 from boxmend.methods.refiner.lists import (
     Record,
     TargetDict,
-    as_given,
-    as_lists,
-    as_proposals,
-    as_record,
-    as_rois,
     pad,
     take_rows,
+    to_annotations,
+    to_lists,
+    to_proposals,
+    to_record,
+    to_rois,
 )
 from boxmend.methods.refiner.scoring import Maps, make_scorer
 from boxmend.methods.table import Mend, Outcome, PaperMethod, TrainingProgress, build_from
@@ -69,18 +69,18 @@ class Refiner:
         settings = resolve_settings(settings or TrainSettings())
         self._warm_up = settings.warm_up
         device = next(self._heads.parameters()).device
-        made = build_from(settings, num_annotations, num_labels, device)
-        if not isinstance(made, Mend | PaperMethod):
+        method = build_from(settings, num_annotations, num_labels, device)
+        if not isinstance(method, Mend | PaperMethod):
             raise UsageError(
                 f"a Refiner does not support {settings.method}, which computes its own losses; "
                 "choose mend, mend-paper or one of its ablations, or use boxmend train"
             )
-        if isinstance(made, Mend) and settings.mend.missing_min_score is not None:
+        if isinstance(method, Mend) and settings.mend.missing_min_score is not None:
             raise UsageError(
                 "mend.missing_min_score leaves regions out of the background, which torchvision's "
                 "losses cannot; leave it unset, or use boxmend train"
             )
-        self._method = made
+        self._method = method
         self.step = 0
         self.epoch = 0
 
@@ -102,10 +102,10 @@ class Refiner:
         sizes = images.image_sizes
         check_lists(len(sizes), proposals, targets)
         check_values(targets, self._num_annotations, self._num_labels)
-        annotations = as_given(targets, sizes)
+        annotations = to_annotations(targets, sizes)
         scorer = make_scorer(self._heads, images, features, self._num_labels)
         outcome = self._method.refine(
-            annotations, as_proposals(*proposals), scorer, self._progress(self.step)
+            annotations, to_proposals(*proposals), scorer, self._progress(self.step)
         )
         self.step += 1
         is_object = torch.stack([outcome.rpn.is_real, outcome.roi.is_real]).cpu()  # [2, B, A]
@@ -114,9 +114,9 @@ class Refiner:
             for stage in is_object
         )
         return RefinedTargets(
-            as_lists(targets, outcome.rpn, rpn_places),
-            as_lists(targets, outcome.roi, places),
-            as_record(targets, annotations, outcome),
+            to_lists(targets, outcome.rpn, rpn_places),
+            to_lists(targets, outcome.roi, places),
+            to_record(targets, annotations, outcome),
             outcome,
             places,
         )
@@ -138,7 +138,7 @@ class Refiner:
         counts = [len(labels_of_image) for labels_of_image in labels]
         rows = [take_rows(*pair) for pair in zip(refined.places, matched, strict=True)]
         by_image = pad(torch.split(logits.detach().float(), counts))  # [B, S, 1 + C]
-        rois = as_rois(labels, rows)
+        rois = to_rois(labels, rows)
         progress = self._progress(self.step - 1)  # of the last call
         targets = self._method.class_targets(by_image, rois, refined.outcome.roi, progress)
         if targets is not None:

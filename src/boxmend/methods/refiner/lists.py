@@ -34,7 +34,9 @@ class Record(NamedTuple):
     is_kept: Tensor  # [n] the annotation trains the second stage as an object
 
 
-def as_given(targets: Sequence[TargetDict], sizes: Sequence[tuple[int, int]]) -> BatchAnnotations:
+def to_annotations(
+    targets: Sequence[TargetDict], sizes: Sequence[tuple[int, int]]
+) -> BatchAnnotations:
     """Pad targets with labels from 1 to annotations with labels from 0; crowds are ignored."""
     boxes, labels, rows = (pad([target[name] for target in targets]) for name in REQUIRED)
     is_real = _mask([target["labels"] for target in targets])
@@ -50,13 +52,13 @@ def as_given(targets: Sequence[TargetDict], sizes: Sequence[tuple[int, int]]) ->
     )
 
 
-def as_proposals(boxes: Sequence[Tensor], objectness: Sequence[Tensor]) -> Proposals:
+def to_proposals(boxes: Sequence[Tensor], objectness: Sequence[Tensor]) -> Proposals:
     """Pad boxes [n, 4] and their objectness [n]."""
     is_inexact = torch.zeros(len(boxes), dtype=torch.bool, device=boxes[0].device)
     return Proposals(pad(boxes).float(), pad(objectness).float(), _mask(objectness), is_inexact)
 
 
-def as_rois(labels: Sequence[Tensor], matched: Sequence[Tensor]) -> RoiSample:
+def to_rois(labels: Sequence[Tensor], matched: Sequence[Tensor]) -> RoiSample:
     """Pad sampled RoIs with labels [n] from 1, 0 for background; boxes and deltas are zero."""
     columns = pad(labels)  # [B, S]
     zeros = torch.zeros(*columns.shape, 4, device=columns.device)
@@ -70,7 +72,7 @@ def as_rois(labels: Sequence[Tensor], matched: Sequence[Tensor]) -> RoiSample:
     )
 
 
-def as_lists(
+def to_lists(
     targets: Sequence[TargetDict], refined: Targets, places: Sequence[Tensor]
 ) -> list[TargetDict]:
     """Return the targets with refined boxes and labels, only for the annotations at `places`."""
@@ -85,7 +87,7 @@ def as_lists(
     return lists
 
 
-def as_record(
+def to_record(
     targets: Sequence[TargetDict], annotations: BatchAnnotations, outcome: Outcome
 ) -> Record:
     """Convert a method's outcome for padded annotations to flat columns."""

@@ -52,7 +52,7 @@ class Optimisation:
     drop_at: float = 0.75
     """Share of the training after which the rate drops: 9 of 12 epochs."""
     warm_up_steps: int = 200
-    """Number of steps over which the rate rises from 0.001 of it; a start at full rate diverges."""
+    """Number of steps over which the rate rises from 0.1 %; a start at full rate diverges."""
     max_norm: float | None = None
     """Maximum norm of the gradients, which are scaled down to it; 0 never scales. By default 35,
     which is seldom reached; preset paper: 0."""
@@ -137,7 +137,7 @@ class TrainSettings:
     """Keep the weights of the epoch with the best score on --val (AP50 by area) instead of the last
     ones. Off by default: the validation data may be noisy, too."""
     checkpoint_every: int = 500
-    """Number of steps between checkpoints: the maximum that is lost in a crash."""
+    """Number of steps between checkpoints; a crash loses at most these steps."""
     log_every: int = 50
     """Number of steps between log lines; the loop waits for the device only then."""
     strict: bool = False

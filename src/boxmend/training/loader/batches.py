@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """How a loader treats difficult and unreadable data, keeps images, and reports."""
+    """The options of a loader: difficult and unreadable data, memory, processes, and messages."""
 
     difficult: Difficult = "ignore"
     """Ignore difficult objects, or treat them as background, as mmdetection does."""
@@ -69,7 +69,7 @@ class LoaderOptions:
 
 
 class Loader:
-    """Yields the batches of a dataset; images are decoded once if they fit into memory.
+    """The batches of a dataset; images are decoded once if they fit into memory.
 
     `canvas` is the height and width of all batches, `skipped` has a message for each image that
     cannot be read, and `image_rows` [n] are the other images.
@@ -86,7 +86,7 @@ class Loader:
         options: LoaderOptions | None = None,
     ):
         options = options or LoaderOptions()
-        _check(image_size, batch_size, seed, options)
+        _check_arguments(image_size, batch_size, seed, options)
         readable, self._store, self._store_rows, self.skipped = _open_images(
             dataset, image_size, device, options
         )
@@ -177,7 +177,7 @@ class Loader:
     def _ignore_unreadable(self, batch: Batch, problems: Sequence[str | None]) -> Batch:
         """Leave out the annotations of images that became unreadable and are black now."""
         messages = [problem for problem in problems if problem is not None]
-        _refuse(messages, self._options.is_strict)
+        _refuse_problems(messages, self._options.is_strict)
         for message in messages:
             self._options.report(message)
         is_read = torch.tensor([problem is None for problem in problems], device=self._device)
@@ -199,7 +199,7 @@ def _open_images(
     dataset: Dataset, image_size: ImageSize, device: torch.device, options: LoaderOptions
 ) -> _OpenImages:
     readable, skipped = read_headers(dataset.images, image_size)
-    _refuse(skipped, options.is_strict)
+    _refuse_problems(skipped, options.is_strict)
     if not len(readable):
         raise DataError(_no_images(skipped))
     store, problems = open_store(
@@ -209,7 +209,7 @@ def _open_images(
         report=options.report,
         progress=options.progress,
     )
-    _refuse(list(problems.values()), options.is_strict)
+    _refuse_problems(list(problems.values()), options.is_strict)
     skipped += problems.values()
     if len(problems) == len(readable):
         raise DataError(_no_images(skipped))
@@ -220,7 +220,9 @@ def _open_images(
     return _OpenImages(readable, store, store_rows, skipped)
 
 
-def _check(image_size: ImageSize, batch_size: int, seed: int, options: LoaderOptions) -> None:
+def _check_arguments(
+    image_size: ImageSize, batch_size: int, seed: int, options: LoaderOptions
+) -> None:
     image_size.check()
     if batch_size < 1:
         raise UsageError(f"the batch size must be at least 1, got {batch_size}")
@@ -234,7 +236,7 @@ def _check(image_size: ImageSize, batch_size: int, seed: int, options: LoaderOpt
         raise UsageError(f"device_share must lie between 0 and 1, got {options.device_share}")
 
 
-def _refuse(problems: Sequence[str], is_strict: bool) -> None:
+def _refuse_problems(problems: Sequence[str], is_strict: bool) -> None:
     if problems and is_strict:
         more = f" (and {len(problems) - 1} more images)" if len(problems) > 1 else ""
         remedy = "repair it, remove it from the dataset, or leave it out by omitting --strict"

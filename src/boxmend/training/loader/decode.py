@@ -26,7 +26,8 @@ def decode(path: str, *, expected: Size | None = None, resize_to: Size | None = 
         with open_image(_read(path)) as image:
             image.load()
             if expected is not None and image.size != expected:
-                sizes = f"{_by(image.size)} pixels where its header says {_by(expected)}"
+                actual, recorded = _format_size(image.size), _format_size(expected)
+                sizes = f"{actual} pixels where its header says {recorded}"
                 raise OSError(f"holds {sizes}")
             return _array(convert_to_rgb(image), resize_to)
     except UnidentifiedImageError:
@@ -52,7 +53,7 @@ def _array(image: Image.Image, size: Size | None) -> Pixels:
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _by(size: Size) -> str:
+def _format_size(size: Size) -> str:
     return f"{size[0]} x {size[1]}"
 
 

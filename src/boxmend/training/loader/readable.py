@@ -54,7 +54,7 @@ class ReadableImages:
     def fill(self, out: NDArray[np.uint8], index: int) -> str | None:
         """Write image `index` into out [3, H, W], at the top left, zero elsewhere.
 
-        Returns None, or what is wrong with the image; then all of `out` is zero.
+        Returns None, or the problem of the image; all of `out` is then zero.
         """
         out[:] = 0
         width, height = self.sizes.stored[index].tolist()

@@ -31,14 +31,14 @@ class Stored(NamedTuple):
 
 
 class Store(Protocol):
-    """Yields images by their indices, batch by batch."""
+    """Decoded images, which it yields by their indices, batch by batch."""
 
     def batches(self, plan: Sequence[NDArray[np.int64]]) -> Iterator[Stored]:
         """Yield the images at each array of indices [B]."""
 
 
 class Memory:
-    """How many bytes of images fit on the device and on the host."""
+    """The number of bytes of images that fit on the device and on the host."""
 
     def __init__(self, device: torch.device, device_share: float, host_bytes: int):
         self.device = device

@@ -260,8 +260,8 @@ class Reader:
         if identity != NO_ID:
             return identity
         place = f"{key}[{row}]"
-        found = _quote(values.get("id"))
-        self._report("malformed", f"{place}: its id is {found}; assign a unique id")
+        value = _quote(values.get("id"))
+        self._report("malformed", f"{place}: its id is {value}; assign a unique id")
         return place
 
     def _report_duplicates(self, ids: Ids, key: str, is_annotation: bool = False) -> None:
