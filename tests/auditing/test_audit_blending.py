@@ -6,11 +6,11 @@ from numpy.typing import NDArray
 
 from boxmend.auditing import labels as labels_module
 from boxmend.auditing import missing as missing_module
-from boxmend.auditing.evidence import Detected, Objects, gather_evidence
+from boxmend.auditing.evidence import Detected, Objects
 from boxmend.auditing.gross_boxes import judge_gross_boxes
 from boxmend.auditing.likeness import blend_log_odds, judge_by_ratios
 from boxmend.auditing.missing import MISSING, find_missing
-from boxmend.auditing.presence import PRESENCE, judge_presence
+from boxmend.auditing.presence import clutter_floor
 from tests.auditing.audit_scenes import Noise, scene
 
 Floats = NDArray[np.float64]
@@ -112,19 +112,10 @@ def test_many_confident_candidates_count_even_if_they_look_unlike_known_objects(
     assert found.rate.high > 0.5
 
 
-def test_box_noise_makes_fewer_annotations_spurious() -> None:
-    one = scene(Noise(spurious=0.05), images=200)
-    objects = Objects(
-        one.dataset.image_rows, one.dataset.labels, one.dataset.boxes, len(one.dataset.label_names)
-    )
-    evidence = gather_evidence(objects, objects, one.detected)
-    sizes = np.stack([one.dataset.images.widths, one.dataset.images.heights], axis=1).astype(float)
-    found = [
-        judge_presence(objects, evidence, one.detected, sizes, noise, np.random.default_rng(0))
-        for noise in (0.0, 0.4)
-    ]
-    assert found[0].p_spurious.sum() >= found[1].p_spurious.sum()
-    assert found[0].p_spurious.max() <= PRESENCE.max_probability
+def test_loose_boxes_and_overlooked_objects_look_like_clutter() -> None:
+    assert clutter_floor(0.01, 0.0) == pytest.approx(0.0245)
+    assert clutter_floor(0.05, 0.0) == pytest.approx(0.05)
+    assert clutter_floor(0.01, 0.2) == pytest.approx(0.0245 + 0.55 * 0.04)
 
 
 def test_boxes_are_ranked_even_if_none_is_grossly_off() -> None:

@@ -81,7 +81,7 @@ def test_a_file_of_weights_is_taken_from_where_it_lies(
         ({"counts": "128"}, "--counts has '128'"),
         ({"counts": "0/300"}, "--counts has '0/300'"),
         ({"counts": "128/99999999"}, "--counts has '128/99999999'"),
-        ({"weights": "/nowhere/at/all"}, "/nowhere/at/all: there is no such file"),
+        ({"weights": "/nowhere/at/all"}, "--weights /nowhere/at/all: no such file"),
     ],
     ids=str,
 )

@@ -99,7 +99,7 @@ def judge_presence(
         (parts, 0.0),
         (
             plant_on_clutter(objects, detected, number, random),
-            max(PRESENCE.min_clutter_share, large) + PRESENCE.noise_clutter * box_noise**2,
+            clutter_floor(large, box_noise),
         ),
     ):
         if len(planted) < PRESENCE.min_learnt:
@@ -124,6 +124,14 @@ def judge_presence(
         p_spurious = np.maximum(p_spurious, p)
         rates.append(share)
     return Presence(np.minimum(p_spurious, PRESENCE.max_probability), _combine_rates(rates))
+
+
+def clutter_floor(overlooked: float, box_noise: float) -> float:
+    """Return the share of correct annotations that look like clutter.
+
+    They are objects that a detector nearly overlooks, and objects whose box is too loose.
+    """
+    return max(PRESENCE.min_clutter_share, overlooked) + PRESENCE.noise_clutter * box_noise**2
 
 
 def _combine_rates(rates: list[Share]) -> Share:

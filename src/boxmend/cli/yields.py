@@ -11,14 +11,21 @@ Yields = Mapping[float, Mapping[str, int]]  # by precision and kind in words
 
 
 def print_yields(yields: Yields) -> None:
-    """Print how many fixes of each kind several precisions take, or that none takes any."""
+    """Print how many fixes of each kind several precisions take, or that none takes any.
+
+    Kinds of which none takes any are left out.
+    """
     if not any(any(counts.values()) for counts in yields.values()):
         say(f"no precision down to {min(yields)} takes a fix; decide on them by `boxmend review`")
         return
+    kinds = [kind.words for kind in Kind if any(counts[kind.words] for counts in yields.values())]
     print()
     print_table(
-        ("precision", *(kind.words for kind in Kind), "in all"),
-        [(f"{one}", *counts.values(), sum(counts.values())) for one, counts in yields.items()],
+        ("precision", *kinds, "in all"),
+        [
+            (f"{precision}", *(counts[kind] for kind in kinds), sum(counts.values()))
+            for precision, counts in yields.items()
+        ],
     )
 
 
