@@ -6,7 +6,7 @@ SEED ?= $(shell date +%s)
 HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow fuzz flips lint format mutants docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock clean
+.PHONY: help setup demo test test-slow fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -48,9 +48,13 @@ format: $(STAMP)  ## put the code into shape
 mutants: $(STAMP)  ## run the tests against known errors in the source (ONLY=auditing for some)
 	$(BIN)/python tools/mutants.py --only "$(ONLY)"
 
-docs: $(STAMP)  ## build the pages into site/
+docs: $(STAMP)  ## build the pages into site/; a dead link stops it
 	$(BIN)/pip install --quiet --disable-pip-version-check zensical
-	$(BIN)/zensical build
+	$(BIN)/python tools/site_pages.py build/docs
+	$(BIN)/zensical build --strict
+
+tutorials: $(STAMP)  ## execute the notebooks of the tutorials and store their outputs
+	$(BIN)/python tools/run_notebooks.py docs/tutorials/*.ipynb
 
 bench-data: $(STAMP)  ## reading, writing, noise and check against pycocotools and json
 	$(BIN)/python benchmarks/bench_data.py
