@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from boxmend.auditing.audit import Audit, AuditSettings, DetectionColumns, audit
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.predictions import Predictions, ResolvedPredictions, read_predictions
+from boxmend.auditing.predictions.raw import UNKNOWN_FOLD
 from boxmend.auditing.probing import PROBE
 from boxmend.auditing.provenance import provenance_warnings
 from boxmend.data.arguments import check_length, refuse_rows, to_boxes, to_labels, to_scores
@@ -109,7 +109,12 @@ def _resolve(predictions: Any, dataset: Dataset) -> ResolvedPredictions:
     if vectors is not None:
         check_length("predictions.class_scores", vectors[:, 0], number)
     return ResolvedPredictions(
-        *(getattr(predictions, name) for name in COLUMNS), vectors, np.full(number, -1, np.int64)
+        image_rows=predictions.image_rows,
+        labels=predictions.labels,
+        scores=predictions.scores,
+        boxes=predictions.boxes,
+        class_scores=vectors,
+        folds=np.full(number, UNKNOWN_FOLD),
     )
 
 

@@ -17,6 +17,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.types import Mask
 
 REMEDY = "`boxmend folds` makes splits to get predictions on images that the detector has not seen"
+EXCEPTION = "Pass --unseen (in Python, AuditSettings(unseen=True)) if it was not"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class ProvenanceConstants:
 PROVENANCE = ProvenanceConstants()
 
 
-def provenance_warnings(dataset: Dataset, predictions: ResolvedPredictions, *, unseen: bool) -> list[str]:
+def provenance_warnings(
+    dataset: Dataset, predictions: ResolvedPredictions, *, unseen: bool
+) -> list[str]:
     """Return warnings about the origin of predictions, if any."""
     if predictions.manifest is not None:
         return []  # `notes_on_images` reports detections in images of the training folds
@@ -40,12 +43,12 @@ def provenance_warnings(dataset: Dataset, predictions: ResolvedPredictions, *, u
     if is_too_good(dataset, predictions):
         text = (
             "the predictions agree so well with the annotations that the detector was probably "
-            f"trained on these images, which hides errors. {REMEDY}. Pass --unseen if it was not"
+            f"trained on these images, which hides errors. {REMEDY}. {EXCEPTION}"
         )
     else:
         text = (
             "the detector may have been trained on these images, which hides errors. "
-            f"{REMEDY}. Pass --unseen if it was not"
+            f"{REMEDY}. Pass --unseen (in Python, AuditSettings(unseen=True)) if it was not"
         )
     return [warning(text)]
 

@@ -98,7 +98,7 @@ def to_labels(name: str, value: Any, number: int) -> Rows | list[str]:
     if column.dtype.kind == "f":
         is_wrong = ~((column == np.floor(column)) & (np.abs(column) < 2**31))
         refuse_rows(name, is_wrong, column.tolist(), "expected an index or a name")
-        return column.astype(np.int64)
+        return np.asarray(column, np.int64)
     names = [to_identity(entry) for entry in column.tolist()]
     is_text = [isinstance(entry, str) for entry in names]
     if all(is_text):
@@ -106,7 +106,7 @@ def to_labels(name: str, value: Any, number: int) -> Rows | list[str]:
     if all(isinstance(entry, int) and not isinstance(entry, bool) for entry in names):
         return np.array(names, np.int64)
     refuse_rows(name, ~np.array(is_text), names, "expected only indices or only names")
-    return names
+    return list(names)
 
 
 def to_label_rows(name: str, labels: Rows | list[str], label_names: Sequence[str]) -> Rows:

@@ -110,7 +110,7 @@ class Table:
 
     def __repr__(self) -> str:
         shown = self[:MAX_TEXT_ROWS]
-        columns, used = [], 0
+        columns, used = list[list[str]](), 0
         for name in self.columns:
             cells = [name, *(_format(value, MAX_CELL_CHARACTERS) for value in _values(shown, name))]
             width = max(map(len, cells))
@@ -155,7 +155,9 @@ class Table:
                 f"the table has no column {name!r}; its columns are {', '.join(self.columns)}"
             )
         column = self._data[name]
-        return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        return (
+            column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        )
 
     def _check_choices(self, name: str, values: Sequence[Any]) -> None:
         choices = self._choices.get(name)

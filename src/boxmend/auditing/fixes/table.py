@@ -7,7 +7,6 @@ that the fix is right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from pathlib import Path

@@ -43,8 +43,9 @@ class Predictions:
 
     `image_ids` [m] are ids of images, file names or paths. `boxes` [m, 4] are x1, y1, x2, y2 in
     pixels of the image as stored. `labels` [m] are names, or indices into `label_names`, which are
-    those of the dataset by default. `scores` [m] and `class_scores` [m, C], the probabilities of all
-    labels if the detector has them, lie between 0 and 1. Arrays, lists and tensors are accepted.
+    those of the dataset by default. `scores` [m] lie between 0 and 1, and so do `class_scores`
+    [m, C], the probabilities of all labels, if there are any. Arrays, lists and tensors are
+    accepted.
     """
 
     def __init__(

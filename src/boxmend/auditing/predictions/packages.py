@@ -10,7 +10,14 @@ import numpy as np
 
 from boxmend.auditing.predictions.box_formats import to_corners
 from boxmend.auditing.predictions.raw import BoxFormat, Key, KeyCodes, RawDetections
-from boxmend.data.arguments import check_length, to_array, to_boxes, to_floats, to_identity, to_scores
+from boxmend.data.arguments import (
+    check_length,
+    to_array,
+    to_boxes,
+    to_floats,
+    to_identity,
+    to_scores,
+)
 from boxmend.data.images.reading import read_header_size
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError, UsageError

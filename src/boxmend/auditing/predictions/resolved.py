@@ -68,7 +68,9 @@ def mark_seen_in_training(predictions: ResolvedPredictions, manifest: FoldManife
     return mark
 
 
-def join_predictions(parts: Sequence[ResolvedPredictions], notes: Sequence[str]) -> ResolvedPredictions:
+def join_predictions(
+    parts: Sequence[ResolvedPredictions], notes: Sequence[str]
+) -> ResolvedPredictions:
     """Join the predictions of several kinds of files; `notes` come first."""
     vectors = [part.class_scores for part in parts if part.class_scores is not None]
     about = []

@@ -7,7 +7,7 @@ from PIL import Image
 
 from boxmend.data.arguments import MAX_COORDINATE_PIXELS
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.images.drawing import Color, Outline, Panel, draw_panel, draw_sheet
+from boxmend.data.images.drawing import Color, Outline, Panel, draw_panel
 from boxmend.data.images.reading import read_header_size
 from boxmend.data.in_memory import find_images
 from boxmend.data.types import Box
