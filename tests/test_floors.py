@@ -36,7 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "data.box_noise_model", "runs.judgement", "detector.boxes"),
     },
     "methods": {"errors", "runs.settings", "runs.judgement", "detector"},
-    "training": {"errors", "data", "runs", "auditing", "scoring", "detector", "methods"},
+    "training": {
+        *("errors", "data", "runs", "auditing", "repair", "scoring", "detector", "methods"),
+    },
 }
 WIRING = {"bench", "cli", "__main__", "__init__"}  # may import everything
 HEAVY = ("torch", "scipy", "pyarrow", "numpy", "PIL", "msgspec", "yaml")

@@ -20,7 +20,7 @@ from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.priorities import PRIORITIES, REFERENCE_METHODS, priority
 from boxmend.bench.grids.results import Result, effective_results, read_results
-from boxmend.bench.grids.tables import Table, TableEntry, make_table, select_results
+from boxmend.bench.grids.tables import GridTable, TableEntry, make_table, select_results
 from boxmend.bench.grids.targets import evaluate_targets
 from boxmend.bench.grids.wording import DASH, format_percent
 from results_sections import (
@@ -334,7 +334,7 @@ def _further_tables(lines: Lines) -> list[str]:
 
 
 def _format_table(
-    table: Table,
+    table: GridTable,
     lines: Lines,
     format_entry: Callable[[TableEntry], str],
     *,
@@ -355,7 +355,7 @@ def _format_table(
     return markdown_table(["", *titles, "lines"], rows)
 
 
-def _share_cells(table: Table, entries: Sequence[TableEntry]) -> list[str]:
+def _share_cells(table: GridTable, entries: Sequence[TableEntry]) -> list[str]:
     """List the cells behind the shares of a row: its own, and those of baseline and clean."""
     references = [other for row, other in table.lines() if row.name in ("baseline", "clean")]
     return [
