@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 TAG_OF_VARYING_OUTPUT = "varies"
 ENCODERS = {  # what makes an output, by the type of the output; the first available one is used
     "text/html": "_repr_html_",
@@ -30,6 +32,7 @@ ENCODERS = {  # what makes an output, by the type of the output; the first avail
     "image/png": "_repr_png_",
     "image/jpeg": "_repr_jpeg_",
 }
+JPEG_QUALITY = 85
 Notebook = dict[str, Any]
 Output = dict[str, Any]
 
@@ -121,10 +124,20 @@ def _represent(value: object) -> dict[str, str | list[str]]:
         encode = getattr(value, name, None)
         encoded = encode() if encode is not None else None
         if isinstance(encoded, bytes):
+            kind, encoded = _shrink(kind, encoded)
             return {kind: base64.b64encode(encoded).decode()}
         if encoded is not None:
             return {kind: str(encoded).splitlines(keepends=True)}
     return {"text/plain": repr(value).splitlines(keepends=True)}
+
+
+def _shrink(kind: str, content: bytes) -> tuple[str, bytes]:
+    """Return a picture as JPEG if it has less than half of its size then, as photographs have."""
+    with Image.open(io.BytesIO(content)) as picture:
+        smaller = io.BytesIO()
+        picture.convert("RGB").save(smaller, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    is_small = 2 * smaller.tell() < len(content)
+    return ("image/jpeg", smaller.getvalue()) if is_small else (kind, content)
 
 
 def main(arguments: list[str]) -> None:
