@@ -22,7 +22,7 @@ GROUPS = {
         "review": "Accept, reject or change fixes on a local page in your browser.",
         "apply": "Write the dataset with the fixes of an audit or training run.",
         "revert": "Undo what `apply` changed, byte for byte.",
-        "report": "Write one page with everything that a run found and changed.",
+        "report": "Write one page with everything that an audit or run found.",
         "export": "Export doubtful annotations to Label Studio, CVAT or FiftyOne.",
         "import": "Import verdicts from Label Studio or CVAT.",
     },
@@ -33,6 +33,7 @@ GROUPS = {
         "bench": "Compare methods and error finders, and measure speed.",
     },
     "Data": {
+        "quickstart": "Audit and repair a drawn dataset step by step: half a minute.",
         "convert": "Write a dataset in another format: COCO, VOC or YOLO.",
         "diff": "Show which annotations of two datasets differ, and by how much.",
         "noise": "Add known noise to a copy of a dataset, with the truth next to it.",
