@@ -33,12 +33,12 @@ GROUPS = {
         "bench": "Compare methods and error finders, and measure speed.",
     },
     "Data": {
-        "quickstart": "Audit and repair a drawn dataset step by step: half a minute.",
         "convert": "Write a dataset in another format: COCO, VOC or YOLO.",
         "diff": "Show which annotations of two datasets differ, and by how much.",
         "noise": "Add known noise to a copy of a dataset, with the truth next to it.",
         "folds": "Split a dataset into folds for out-of-fold predictions.",
         "synth": "Draw the embedded dataset.",
+        "quickstart": "Audit and repair a drawn dataset, step by step: half a minute.",
         "demo": "Draw a dataset, add noise, train, mend and report: five minutes.",
         "info": "Show versions, devices and formats.",
     },
@@ -56,6 +56,7 @@ Check a dataset, audit it with the predictions of any detector, and apply the fi
   boxmend audit data.yaml --predictions predictions.json --out audit
   boxmend apply audit --precision 0.95 --out mended
 
+`boxmend quickstart` shows these steps on a drawn dataset, without PyTorch.
 `boxmend COMMAND --help` explains a command and shows an example."""
 EXIT_STATUS = """\
 Exit status: 0 success; 1 `check` found errors, or `diff` found differences;

@@ -1,7 +1,7 @@
 """`boxmend quickstart`: the audit of a drawn dataset, step by step."""
 
+import textwrap
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -11,24 +11,21 @@ from cyclopts import App, Parameter
 from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION
 from boxmend.bench import quickstart as steps
 from boxmend.bench.quickstart import AuditSummary, QuickstartPaths
-from boxmend.cli.audit import RATES
+from boxmend.cli.audit import RATES, format_share
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress
 from boxmend.errors import ExitStatus
+from boxmend.repair.apply import CHANGES_FILE
 from boxmend.scoring.fixes import IN_ALL
 
-NEXT = """\
-Now with your own data. You need the predictions of a detector that was not trained on these images
-(`boxmend folds --help` tells how to get them; without a detector, start with `boxmend train`):
-
+WIDTH = 80  # columns of the explanations
+NEXT_COMMANDS = """
   boxmend check data.yaml
   boxmend audit data.yaml --predictions predictions.json --out audit
   boxmend report audit
   boxmend review audit
   boxmend apply audit --precision 0.95 --out mended
-
-data.yaml may also be a COCO .json or a VOC folder; `boxmend audit --help` lists the predictions
-that it reads. `boxmend review` needs: pip install 'boxmend[review]'"""
+"""
 
 app = App(name="quickstart")
 
@@ -88,58 +85,54 @@ def _as_json(audited: AuditSummary) -> dict[str, Any]:
     }
 
 
-def _print_step(number: int, words: Sequence[str | Path], meaning: str) -> None:
-    print(f"\n{number}. boxmend {' '.join(quote(str(word)) for word in words)}\n")
-    print(meaning)
-
-
 def _print_inputs(paths: QuickstartPaths, num_images: int, num_annotations: int) -> None:
-    print(
+    _explain(
         f"{paths.data}: a YOLO dataset of {num_images} drawn images and {num_annotations:,} "
-        "annotations,\nwith planted errors: wrong labels, inaccurate boxes, missing, spurious and "
-        f"duplicate ones.\n{paths.predictions}: simulated detections in these images. No detector "
-        "made them:\nthey are drawn around the true objects, with the errors that detectors make."
+        "annotations with planted errors: wrong labels, inaccurate boxes, and missing, spurious "
+        "and duplicate annotations."
+    )
+    _explain(
+        f"{paths.predictions}: simulated detections in these images. No detector made them: they "
+        "are drawn around the true objects, with the errors that detectors make."
     )
 
 
 def _print_check(paths: QuickstartPaths, errors: int, warnings: int) -> None:
-    _print_step(
-        1,
-        ["check", paths.data],
-        f"{errors} errors, {warnings} warnings. `check` validates files, images and boxes. It "
-        "cannot see that a\nlabel is wrong or that an object has no annotation: this takes a "
-        "detector.",
+    _print_command(1, "check", paths.data)
+    _explain(
+        f"{errors} errors, {warnings} warnings. This command validates files, images and boxes. It "
+        "cannot see that a label is wrong or that an object has no annotation: this takes a "
+        "detector."
     )
 
 
 def _print_audit(paths: QuickstartPaths, audited: AuditSummary) -> None:
-    _print_step(
-        2,
-        ["audit", paths.data, "--predictions", paths.predictions]
-        + ["--unseen", "--out", paths.audit],
-        f"The audit compares the annotations with the detections and proposes "
-        f"{audited.num_fixes:,} fixes, each with a\nprobability. It also estimates how many errors "
-        "there are, without knowing them:\n",
+    options = ("--predictions", paths.predictions, "--unseen", "--out", paths.audit)
+    _print_command(2, "audit", paths.data, *options)
+    _explain(
+        "The audit compares the annotations with the detections and proposes "
+        f"{audited.num_fixes:,} fixes, each with a probability. It also estimates how many errors "
+        "there are, without knowing them:"
     )
     print_table(
         ("estimated", "share (95 % interval)"),
-        [(RATES[name], _share_text(share)) for name, share in audited.rates.items()],
+        [(RATES[name], format_share(share)) for name, share in audited.rates.items()],
     )
-    print(
-        "\n--unseen confirms that the detector was not trained on these images. A detector repeats "
-        "the errors\nthat it was trained on, so an audit with its predictions would miss them."
+    print()
+    _explain(
+        "--unseen confirms that the detector was not trained on these images. A detector repeats "
+        "the errors that it was trained on, so its predictions would hide them."
     )
 
 
 def _print_apply(paths: QuickstartPaths, audited: AuditSummary) -> None:
-    total = audited.repairs[IN_ALL]
-    _print_step(
-        3,
-        ["apply", paths.audit, "--precision", str(DEFAULT_PRECISION), "--out", paths.mended],
-        f"It applies the {audited.num_applied:,} fixes that are together expected to be "
-        f"{100 * DEFAULT_PRECISION:.0f} % right, and changes nothing\nelse in your files. "
-        f"{paths.mended / 'changes.csv'} lists every change with its reason. The errors\nare "
-        "planted, so the result can be compared with the truth:\n",
+    options = ("--precision", str(DEFAULT_PRECISION), "--out", paths.mended)
+    _print_command(3, "apply", paths.audit, *options)
+    _explain(
+        f"This applies {audited.num_applied:,} fixes, of which {100 * DEFAULT_PRECISION:.0f} % or "
+        f"more are expected to be right, and leaves the rest of your files as it is. "
+        f"{paths.mended / CHANGES_FILE} lists every change with its reason. The errors are "
+        "planted, so the result can be compared with the truth:"
     )
     print_table(
         ("kind", "planted", "found", "repaired", "wrong fixes"),
@@ -148,24 +141,41 @@ def _print_apply(paths: QuickstartPaths, audited: AuditSummary) -> None:
             for kind, counts in audited.repairs.items()
         ],
     )
-    share = total.repaired / max(total.errors, 1)
-    print(
-        f"\n{total.repaired:,} of {total.errors:,} errors ({100 * share:.0f} %) are repaired. "
-        "Found are those that the audit calls more likely\nwrong than not. A person can decide on "
-        "the rest: `boxmend review`."
+    print()
+    total = audited.repairs[IN_ALL]
+    share = 100 * total.repaired / max(total.errors, 1)
+    _explain(
+        f"{total.repaired:,} of {total.errors:,} errors ({share:.0f} %) are repaired. Found are "
+        "those that the audit calls more likely wrong than not. People can decide on the fixes "
+        "that were not applied, on the page of boxmend review."
     )
 
 
 def _print_report(paths: QuickstartPaths, page: Path, seconds: float) -> None:
-    _print_step(
-        4,
-        ["report", paths.audit, "--truth", paths.truth],
-        f"{page} shows what the audit found, with a picture of every fix. Open it\nin a browser. "
-        "(--truth is only for data whose errors are known.)",
+    _print_command(4, "report", paths.audit, "--truth", paths.truth)
+    _explain(
+        f"{page} shows what the audit found, with a picture of every fix: open it in a browser. "
+        "--truth is only for data whose errors are known."
     )
-    print(f"\nAll this took {seconds:.0f} seconds.\n\n{NEXT}")
+    _explain(f"All this took {seconds:.0f} seconds.")
+    _explain(
+        "Now with your own data. You need the predictions of a detector that was not trained on "
+        "these images; `boxmend folds --help` says how to get them. Without a detector, start "
+        "with `boxmend train`."
+    )
+    print(NEXT_COMMANDS.strip("\n"), end="\n\n")
+    _explain(
+        "In place of data.yaml, a COCO .json or a VOC folder works as well. `boxmend audit --help` "
+        "lists the files of predictions that it reads. `boxmend review` needs: pip install "
+        "'boxmend[review]'"
+    )
 
 
-def _share_text(share: dict[str, float]) -> str:
-    value, low, high = (100 * share[name] for name in ("value", "low", "high"))
-    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
+def _print_command(number: int, *words: str | Path) -> None:
+    print(f"{number}. boxmend {' '.join(quote(str(word)) for word in words)}", end="\n\n")
+
+
+def _explain(text: str) -> None:
+    """Print a paragraph and an empty line; paths are never broken."""
+    wrapped = textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    print(wrapped, end="\n\n")

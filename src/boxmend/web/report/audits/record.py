@@ -121,8 +121,8 @@ class AuditRecord:
     @cached_property
     def is_right(self) -> Mask | None:
         """A mask [f] of the right fixes; None if the truth is unknown."""
-        return None if self.truth is None else mark_right_fixes(
-            self.dataset, self.fixes, self.truth
+        return (
+            None if self.truth is None else mark_right_fixes(self.dataset, self.fixes, self.truth)
         )
 
     @cached_property
