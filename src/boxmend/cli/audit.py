@@ -150,9 +150,9 @@ def _count_automatic(audited: AuditFolder) -> dict[str, Any]:
 
 def _print(audited: AuditFolder) -> None:
     summary = audited.to_json()
-    rows = [(RATES[name], _percent(share)) for name, share in summary["rates"].items()]
+    rows = [(RATES[name], format_share(share)) for name, share in summary["rates"].items()]
     noise = summary["box_noise"]
-    rows.append(("edges off by up to", f"{_percent(noise)} of the side"))
+    rows.append(("edges off by up to", f"{format_share(noise)} of the side"))
     print_table(("estimated", "share (95 % interval)"), rows)
     print()
     print_table(
@@ -195,10 +195,11 @@ def _print(audited: AuditFolder) -> None:
 def _probe_shares(probe: dict[str, Any] | None, kind: str) -> tuple[str, str]:
     if not probe or kind not in probe:
         return "", ""
-    return _percent(probe[kind]["found_share"]), _percent(probe[kind]["right_share"])
+    return format_share(probe[kind]["found_share"]), format_share(probe[kind]["right_share"])
 
 
-def _percent(share: dict[str, float] | None) -> str:
+def format_share(share: dict[str, float] | None) -> str:
+    """Return a share with its interval as percentages; a dash for None."""
     if share is None:
         return "-"
     value, low, high = (100 * share[name] for name in ("value", "low", "high"))

@@ -32,11 +32,8 @@ class RepairCounts:
     """Errors with an applied fix that is right."""
     applied: int
     """Applied fixes that count as right or wrong."""
-
-    @property
-    def harmful(self) -> int:
-        """The applied fixes that are not right."""
-        return self.applied - self.repaired
+    wrong: int
+    """Those that are wrong. A right one may improve an annotation that counts as no error."""
 
     def to_json(self) -> dict[str, int]:
         """Return plain data."""
@@ -51,41 +48,46 @@ def count_repairs(
     `is_applied` marks the fixes [f] to apply. Missing objects are left out if the truth does not
     have all of them.
     """
-    is_right = mark_right_fixes(dataset, fixes, truth)
-    is_counted = mark_counted_fixes(dataset, fixes, truth, is_right)
-    is_called = fixes.p_wrong >= CALLED_WRONG
-    counts = {}
-    for kind in Kind:
-        is_kind = fixes.kinds == kind
-        if kind == Kind.MISSING and not get_true_objects(truth).are_all_known:
-            continue
-        applied = fixes.take(is_kind & is_applied)
-        called = fixes.take(is_kind & is_called)
-        counts[kind.words] = RepairCounts(
-            errors=_count_errors(dataset, fixes, truth, kind),
-            found=_count_found(dataset, called, truth, kind),
-            repaired=int(mark_right_fixes(dataset, applied, truth).sum()),
-            applied=int((is_kind & is_applied & is_counted).sum()),
-        )
-    total = np.array([list(asdict(count).values()) for count in counts.values()]).sum(axis=0)
-    return {**counts, IN_ALL: RepairCounts(*total.tolist())}
+    are_all_known = get_true_objects(truth).are_all_known
+    counts = {
+        kind.words: _count_kind(dataset, fixes, is_applied, truth, kind)
+        for kind in Kind
+        if kind != Kind.MISSING or are_all_known
+    }
+    columns = zip(*(asdict(of_kind).values() for of_kind in counts.values()), strict=True)
+    return {**counts, IN_ALL: RepairCounts(*map(sum, columns))}
 
 
-def _count_errors(dataset: Dataset, fixes: Fixes, truth: KnownTruth, kind: Kind) -> int:
+def _count_kind(
+    dataset: Dataset, fixes: Fixes, is_applied: Mask, truth: KnownTruth, kind: Kind
+) -> RepairCounts:
+    is_kind = fixes.kinds == kind
+    own, called = fixes.take(is_kind), fixes.take(is_kind & (fixes.p_wrong >= CALLED_WRONG))
+    applied = fixes.take(is_kind & is_applied)
+    is_right = mark_right_fixes(dataset, applied, truth)
+    is_counted = mark_counted_fixes(dataset, applied, truth, is_right)
     if kind == Kind.MISSING:
-        return int(get_true_objects(truth).is_missing.sum())
-    p_wrong = np.full(len(dataset), np.nan)
-    own = fixes.take(fixes.kinds == kind)
-    p_wrong[own.rows] = own.p_wrong
-    return int((mark_erroneous(dataset, truth, kind, p_wrong) & truth.is_counted).sum())
+        errors = int(get_true_objects(truth).is_missing.sum())
+        found = int(mark_right_fixes(dataset, called, truth).sum())
+        repaired = int(is_right.sum())
+    else:
+        is_error = _mark_errors(dataset, own, truth, kind)
+        errors, found = int(is_error.sum()), int(is_error[called.rows].sum())
+        repaired = int((is_right & is_error[applied.rows]).sum())
+    return RepairCounts(
+        errors=errors,
+        found=found,
+        repaired=repaired,
+        applied=int(is_counted.sum()),
+        wrong=int((is_counted & ~is_right).sum()),
+    )
 
 
-def _count_found(dataset: Dataset, called: Fixes, truth: KnownTruth, kind: Kind) -> int:
-    """Return how many errors these fixes of one kind point to, whatever they propose.
+def _mark_errors(dataset: Dataset, own: Fixes, truth: KnownTruth, kind: Kind) -> Mask:
+    """Return a mask [n] of the annotations with an error; `own` are the fixes of this kind.
 
-    The fix of a missing object or a duplicate points to an error if it is right.
+    Of the annotations of one object, all but the one that looks least like a duplicate are errors.
     """
-    if kind in (Kind.MISSING, Kind.DUPLICATE):
-        return int(mark_right_fixes(dataset, called, truth).sum())
-    is_error = mark_erroneous(dataset, truth, kind, np.full(len(dataset), np.nan))
-    return int((is_error & truth.is_counted)[called.rows].sum())
+    p_wrong = np.full(len(dataset), np.nan)
+    p_wrong[own.rows] = own.p_wrong
+    return mark_erroneous(dataset, truth, kind, p_wrong) & truth.is_counted

@@ -3,7 +3,7 @@
 import base64
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from boxmend.data.files.atomic import open_atomic, wrap_os_errors
 from boxmend.data.files.locks import require_lock
@@ -49,13 +49,14 @@ class ReportResult:
     figure_folder: Path
     picture_folder: Path
     is_embedded: bool  # whether the page contains the pictures
-    num_without_picture: int  # annotations whose image cannot be read
+    num_without_picture: int  # annotations or fixes whose image cannot be read
+    shows: Literal["annotations", "fixes"] = "annotations"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON data."""
         return {
             "out": str(self.path),
-            "annotations_shown": self.num_shown,
+            f"{self.shows}_shown": self.num_shown,
             "bytes": self.num_bytes,
             "figures": self.figures,
             "figure_folder": str(self.figure_folder),
@@ -114,6 +115,7 @@ def write_report(
         picture_folder=picture_folder,
         is_embedded=is_embedded,
         num_without_picture=table["pictures"].count(None),
+        shows="fixes" if content.kind == "audit" else "annotations",
     )
 
 
@@ -199,4 +201,3 @@ def _remove_old_figures(folder: Path, figures: list[Figure]) -> None:
     for name in {*FIGURES, *AUDIT_FIGURES} - {figure.name for figure in figures}:
         for ending in ("svg", "csv"):
             (folder / f"{name}.{ending}").unlink(missing_ok=True)
-

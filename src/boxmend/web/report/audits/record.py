@@ -16,10 +16,9 @@ from boxmend.auditing.fixes.choosing import (
     ChosenFixes,
     choose_fixes,
 )
-from boxmend.auditing.fixes.run_fixes import read_run_fixes
+from boxmend.auditing.fixes.run_fixes import AUDIT_FILE, read_run_fixes
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.auditing.fixes.verdicts import Verdict, latest_verdicts, read_verdicts
-from boxmend.auditing.folders import AUDIT_FILE
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Mask
 from boxmend.errors import DataError, UsageError
@@ -122,8 +121,8 @@ class AuditRecord:
     @cached_property
     def is_right(self) -> Mask | None:
         """A mask [f] of the right fixes; None if the truth is unknown."""
-        return None if self.truth is None else mark_right_fixes(
-            self.dataset, self.fixes, self.truth
+        return (
+            None if self.truth is None else mark_right_fixes(self.dataset, self.fixes, self.truth)
         )
 
     @cached_property

@@ -80,7 +80,7 @@ def _sentences(record: AuditRecord) -> Iterator[str]:
     else:
         yield (
             f"{many(taken, 'fix', 'es')} {'reaches' if taken == 1 else 'reach'} a precision of "
-            f"{DEFAULT_PRECISION} together, so `boxmend apply` makes "
+            f"{DEFAULT_PRECISION} together, so boxmend apply makes "
             f"{'it' if taken == 1 else 'them'}; about {percent(chosen.expected_precision, 0)} of "
             "them are right."
         )
@@ -88,7 +88,7 @@ def _sentences(record: AuditRecord) -> Iterator[str]:
         are = "is" if chosen.num_likely == 1 else "are"
         yield (
             f"Of the others, {chosen.num_likely:,} {are} more likely an error than not: "
-            "`boxmend review` shows them one by one."
+            "boxmend review shows them one by one."
         )
 
 
@@ -97,8 +97,8 @@ def _truth_sentences(repairs: dict[str, RepairCounts]) -> Iterator[str]:
         total = repairs[IN_ALL]
         yield (
             f"Compared with the truth, the fixes at precision {DEFAULT_PRECISION} repair "
-            f"{total.repaired:,} of {many(total.errors, 'error')}, and {total.harmful:,} of "
-            f"{many(total.applied, 'fix', 'es')} {'is' if total.harmful == 1 else 'are'} wrong."
+            f"{total.repaired:,} of {many(total.errors, 'error')}, and {total.wrong:,} of "
+            f"{many(total.applied, 'fix', 'es')} {'is' if total.wrong == 1 else 'are'} wrong."
         )
 
 
@@ -171,9 +171,9 @@ def _truth_tiles(repairs: dict[str, RepairCounts]) -> Iterator[Tile]:
         share, note = percent(total.repaired / total.errors), f"{total.repaired:,} of"
         yield Tile(share, "of the errors repaired", f"{note} {total.errors:,}")
     if total.applied:
-        right = total.repaired / total.applied
-        note = f"{total.repaired:,} of {total.applied:,}; {DEFAULT_PRECISION} was asked for"
-        yield Tile(percent(right), "of the applied fixes right", note)
+        right = total.applied - total.wrong
+        note = f"{right:,} of {total.applied:,}; {DEFAULT_PRECISION} was asked for"
+        yield Tile(percent(right / total.applied), "of the applied fixes right", note)
 
 
 def _truth_table(repairs: dict[str, RepairCounts]) -> Table | None:
@@ -186,7 +186,7 @@ def _truth_table(repairs: dict[str, RepairCounts]) -> Table | None:
             (
                 kind,
                 *(f"{n:,}" for n in (counts.errors, counts.found, counts.repaired)),
-                f"{counts.harmful:,}",
+                f"{counts.wrong:,}",
             )
             for kind, counts in repairs.items()
         ],
@@ -237,7 +237,7 @@ def _probe_table(record: AuditRecord) -> Table | None:
     ]
     return Table(
         title="Reliability, measured by planted errors",
-        headings=("kind", "planted", "found", "of those fixed rightly"),
+        headings=("kind", "planted", "found, %", "of those fixed rightly, %"),
         rows=rows,
         note=(
             "The audit planted errors in annotations that seem right and audited again. Found: "
@@ -287,8 +287,8 @@ def _facts(record: AuditRecord) -> Iterator[tuple[str, str]]:
 def _share_text(share: RecordedShare | None) -> str:
     if share is None:
         return "\N{EN DASH}"
-    low, high = percent(share.low, 0), percent(share.high, 0)
-    return f"{percent(share.value, 0)} ({low} to {high})"
+    bounds = f"{100 * share.low:.0f}\N{EN DASH}{100 * share.high:.0f}"
+    return f"{100 * share.value:.0f} ({bounds})"
 
 
 def _interval(share: RecordedShare) -> str:

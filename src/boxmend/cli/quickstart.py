@@ -1,0 +1,181 @@
+"""`boxmend quickstart`: the audit of a drawn dataset, step by step."""
+
+import textwrap
+import time
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION
+from boxmend.bench import quickstart as steps
+from boxmend.bench.quickstart import AuditSummary, QuickstartPaths
+from boxmend.cli.audit import RATES, format_share
+from boxmend.cli.options import Json
+from boxmend.cli.output import print_json, print_table, progress
+from boxmend.errors import ExitStatus
+from boxmend.repair.apply import CHANGES_FILE
+from boxmend.scoring.fixes import IN_ALL
+
+WIDTH = 80  # columns of the explanations
+NEXT_COMMANDS = """
+  boxmend check data.yaml
+  boxmend audit data.yaml --predictions predictions.json --out audit
+  boxmend report audit
+  boxmend review audit
+  boxmend apply audit --precision 0.95 --out mended
+"""
+
+app = App(name="quickstart")
+
+
+@app.default
+def quickstart(
+    *,
+    out: Annotated[
+        Path, Parameter(help="Folder to write to; new, empty, or of an earlier quickstart.")
+    ] = Path("quickstart"),
+    json: Json = False,
+) -> int:
+    """Audit and repair a small drawn dataset, and explain every step: about half a minute.
+
+    boxmend draws 400 images, plants errors in their annotations, and simulates the detections of a
+    detector: no detector runs, and PyTorch is not needed. Then it checks, audits and repairs the
+    dataset, writes the report, and compares the result with the truth. Everything is always drawn
+    the same. If the folder holds an earlier quickstart, its results are used again.
+
+    Example: boxmend quickstart --out quickstart
+    """
+    started = time.monotonic()
+    paths = steps.start_quickstart(out)
+    with progress("drawing", quiet=json) as update:
+        dataset = steps.draw_inputs(paths, progress=update)
+    if not json:
+        _print_inputs(paths, len(dataset.images), len(dataset))
+    with progress("opening images", quiet=json) as update:
+        errors, warnings = steps.count_findings(dataset, update)
+    if not json:
+        _print_check(paths, errors, warnings)
+    audited = steps.audit_inputs(paths, dataset)
+    if not json:
+        _print_audit(paths, audited)
+    steps.apply_fixes(paths)
+    if not json:
+        _print_apply(paths, audited)
+    with progress("making pictures of fixes", quiet=json) as update:
+        page = steps.write_audit_report(paths, update)
+    seconds = time.monotonic() - started
+    if json:
+        facts = {"images": len(dataset.images), "annotations": len(dataset)}
+        findings = {"errors": errors, "warnings": warnings}
+        print_json({"out": str(out), **facts, **findings, **_as_json(audited), "report": str(page)})
+    else:
+        _print_report(paths, page, seconds)
+    return ExitStatus.FINE
+
+
+def _as_json(audited: AuditSummary) -> dict[str, Any]:
+    return {
+        "rates": audited.rates,
+        "fixes": audited.num_fixes,
+        "applied": audited.num_applied,
+        "precision": DEFAULT_PRECISION,
+        "repairs": {kind: counts.to_json() for kind, counts in audited.repairs.items()},
+    }
+
+
+def _print_inputs(paths: QuickstartPaths, num_images: int, num_annotations: int) -> None:
+    _explain(
+        f"{paths.data}: a YOLO dataset of {num_images} drawn images and {num_annotations:,} "
+        "annotations with planted errors: wrong labels, inaccurate boxes, and missing, spurious "
+        "and duplicate annotations."
+    )
+    _explain(
+        f"{paths.predictions}: simulated detections in these images. No detector made them: they "
+        "are drawn around the true objects, with the errors that detectors make."
+    )
+
+
+def _print_check(paths: QuickstartPaths, errors: int, warnings: int) -> None:
+    _print_command(1, "check", paths.data)
+    _explain(
+        f"{errors} errors, {warnings} warnings. This command validates files, images and boxes. It "
+        "cannot see that a label is wrong or that an object has no annotation: this takes a "
+        "detector."
+    )
+
+
+def _print_audit(paths: QuickstartPaths, audited: AuditSummary) -> None:
+    options = ("--predictions", paths.predictions, "--unseen", "--out", paths.audit)
+    _print_command(2, "audit", paths.data, *options)
+    _explain(
+        "The audit compares the annotations with the detections and proposes "
+        f"{audited.num_fixes:,} fixes, each with a probability. It also estimates how many errors "
+        "there are, without knowing them:"
+    )
+    print_table(
+        ("estimated", "share (95 % interval)"),
+        [(RATES[name], format_share(share)) for name, share in audited.rates.items()],
+    )
+    print()
+    _explain(
+        "--unseen confirms that the detector was not trained on these images. A detector repeats "
+        "the errors that it was trained on, so its predictions would hide them."
+    )
+
+
+def _print_apply(paths: QuickstartPaths, audited: AuditSummary) -> None:
+    options = ("--precision", str(DEFAULT_PRECISION), "--out", paths.mended)
+    _print_command(3, "apply", paths.audit, *options)
+    _explain(
+        f"This applies {audited.num_applied:,} fixes, of which {100 * DEFAULT_PRECISION:.0f} % or "
+        f"more are expected to be right, and leaves the rest of your files as it is. "
+        f"{paths.mended / CHANGES_FILE} lists every change with its reason. The errors are "
+        "planted, so the result can be compared with the truth:"
+    )
+    print_table(
+        ("kind", "planted", "found", "repaired", "wrong fixes"),
+        [
+            (kind, counts.errors, counts.found, counts.repaired, counts.wrong)
+            for kind, counts in audited.repairs.items()
+        ],
+    )
+    print()
+    total = audited.repairs[IN_ALL]
+    share = 100 * total.repaired / max(total.errors, 1)
+    _explain(
+        f"{total.repaired:,} of {total.errors:,} errors ({share:.0f} %) are repaired. Found are "
+        "those that the audit calls more likely wrong than not. People can decide on the fixes "
+        "that were not applied, on the page of boxmend review."
+    )
+
+
+def _print_report(paths: QuickstartPaths, page: Path, seconds: float) -> None:
+    _print_command(4, "report", paths.audit, "--truth", paths.truth)
+    _explain(
+        f"{page} shows what the audit found, with a picture of every fix: open it in a browser. "
+        "--truth is only for data whose errors are known."
+    )
+    _explain(f"All this took {seconds:.0f} seconds.")
+    _explain(
+        "Now with your own data. You need the predictions of a detector that was not trained on "
+        "these images; `boxmend folds --help` says how to get them. Without a detector, start "
+        "with `boxmend train`."
+    )
+    print(NEXT_COMMANDS.strip("\n"), end="\n\n")
+    _explain(
+        "In place of data.yaml, a COCO .json or a VOC folder works as well. `boxmend audit --help` "
+        "lists the files of predictions that it reads. `boxmend review` needs: pip install "
+        "'boxmend[review]'"
+    )
+
+
+def _print_command(number: int, *words: str | Path) -> None:
+    print(f"{number}. boxmend {' '.join(quote(str(word)) for word in words)}", end="\n\n")
+
+
+def _explain(text: str) -> None:
+    """Print a paragraph and an empty line; paths are never broken."""
+    wrapped = textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    print(wrapped, end="\n\n")
