@@ -151,7 +151,7 @@ def test_labels_from_one_are_refused(dataset: Dataset) -> None:
 def test_boxes_of_other_images_are_refused(tmp_path: Path, shift: int) -> None:
     dataset = coco(tmp_path)
     corners = np.random.default_rng(0).integers(0, (150, 60), (60, 2))
-    dataset.boxes[:] = np.concatenate([corners, corners + [50, 35]], axis=1)
+    dataset.boxes[:] = np.concatenate([corners, corners + np.array([50, 35])], axis=1)
     turned = [100 + (k // 2 + shift) % 30 for k in range(60)]
     predictions = Predictions(**columns(image_ids=turned, boxes=dataset.boxes))
     if shift == 0:
