@@ -16,6 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # data: no run, no detector, no torch
     "data.box_noise_model": set(),
     "data.boxes": {"data.types"},
+    "data.describing": set(),
     "data.detections": {"data.types"},
     "data.findings": set(),
     "data.types": set(),
@@ -23,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data.files": {"errors", "data.types"},
     "data": {"errors"},
     "runs.judgement": set(),
-    "runs.settings": {"errors", "data.files"},
+    "runs.settings": {"errors", "data.files", "data.describing"},
     "runs": {"errors", "data"},
     "auditing": {"errors", "data", "runs"},
     "repair": {"errors", "data", "runs", "auditing"},

@@ -29,12 +29,12 @@ def to_array(name: str, value: Any) -> Any:
 def to_floats(name: str, value: Any) -> Floats:
     """Return numbers of any shape; raise a UsageError for other values."""
     column = to_array(name, value)
+    if column.dtype.kind == "c":
+        raise UsageError(f"{name} has complex numbers; expected real numbers")
     try:
         floats: Floats = column.astype(np.float64)
     except (ValueError, TypeError, OverflowError) as error:
         raise UsageError(f"{name} has other values than numbers ({error})") from error
-    if column.dtype.kind == "c":
-        raise UsageError(f"{name} has complex numbers; expected real numbers")
     return floats
 
 

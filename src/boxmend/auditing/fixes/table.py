@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from boxmend.data.arrow_columns import take_values, to_id_values, to_texts
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.describing import describe
 from boxmend.data.files.atomic import open_atomic
 from boxmend.data.files.digests import encode_parquet
 from boxmend.data.files.parquet import read_parquet
@@ -52,9 +53,11 @@ KINDS = tuple(Kind)
 KIND_WORDS = {kind.words: kind for kind in Kind}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fixes:
     """Proposed fixes, one row each; an annotation may have several, of different kinds."""
+
+    __repr__ = describe
 
     ids: list[str]  # [f] the same in a later audit
     kinds: NDArray[np.int8]  # [f] Kind

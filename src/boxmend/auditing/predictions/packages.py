@@ -16,6 +16,7 @@ from boxmend.data.arguments import (
     to_boxes,
     to_floats,
     to_identity,
+    to_labels,
     to_scores,
 )
 from boxmend.data.images.reading import read_header_size
@@ -111,7 +112,10 @@ def _read_torchvision(
         if not isinstance(output, Mapping):
             raise UsageError(f"{name} is a {type(output).__name__}; expected a dict")
         boxes, numbers, scores = (_item(output, key, name) for key in ("boxes", "labels", "scores"))
-        labels = to_array(f"{name}.labels", numbers).tolist()
+        column = to_labels(f"{name}.labels", numbers, len(numbers))
+        if isinstance(column, list):
+            raise DataError(f"{name}.labels are texts; expected numbers from 1")
+        labels = column.tolist()
         if min(labels, default=1) < 1:
             row = labels.index(min(labels))
             raise DataError(f"{name}.labels[{row}] is {labels[row]}; labels start from 1")

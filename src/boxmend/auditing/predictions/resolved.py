@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.notes import warning
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.describing import describe
 from boxmend.data.files.change_detection import State, ensure_states_unchanged
 from boxmend.data.folds import FoldManifest
 from boxmend.data.types import Floats, Mask, Rows
@@ -21,9 +22,11 @@ SCORE_BITS = 32
 SCORE_STEPS = 2**SCORE_BITS - 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ResolvedPredictions:
     """Detections with rows and labels of a dataset, sorted by image and falling score."""
+
+    __repr__ = describe
 
     image_rows: Rows  # [m] of the dataset's images
     labels: Rows  # [m]
