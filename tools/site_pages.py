@@ -76,10 +76,16 @@ def _render_output(
             pictures[file] = "".join(content).encode() if is_text else base64.b64decode(content)
             yield f"![{metadata['alt']}]({file})"
         elif kind == "text/html":
-            lines = [line for line in "".join(content).split("\n") if line.strip()]
-            yield '<div class="output">\n' + "\n".join(lines) + "\n</div>"
+            lines = [line for line in _unstyle("".join(content)).split("\n") if line.strip()]
+            yield '<div style="overflow-x: auto">\n' + "\n".join(lines) + "\n</div>"
         else:
             yield _fence(content)
+
+
+def _unstyle(html: str) -> str:
+    """Return HTML without the styles of pandas, so that the site formats its tables."""
+    without_styles = re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
+    return re.sub(r"<(table|tr)\b[^>]*>", r"<\1>", without_styles)
 
 
 def _fence(lines: list[str]) -> str:
