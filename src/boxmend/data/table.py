@@ -87,12 +87,12 @@ class Table:
             yield from batch.to_pylist()
 
     @overload
-    def __getitem__(self, key: int) -> Row: ...
+    def __getitem__(self, key: int | np.integer[Any]) -> Row: ...
     @overload
     def __getitem__(self, key: str) -> NDArray[Any]: ...
     @overload
     def __getitem__(self, key: Rows) -> Table: ...
-    def __getitem__(self, key: int | str | Rows) -> Row | NDArray[Any] | Table:
+    def __getitem__(self, key: int | np.integer[Any] | str | Rows) -> Row | NDArray[Any] | Table:
         if isinstance(key, str):
             column: NDArray[Any] = self._column(key).to_numpy()
             return column

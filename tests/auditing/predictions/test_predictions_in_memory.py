@@ -132,7 +132,7 @@ def test_boxes_in_another_format_are_refused(dataset: Dataset) -> None:
     is_right = sizes > boxes[:, :2]  # also corners, as they must be
     rows = np.flatnonzero(is_right.all(axis=1))
     wrong = np.concatenate([boxes[:, :2], sizes], axis=1)[rows]
-    given = {name: np.array(column)[rows] for name, column in columns().items()}
+    given: dict[str, Any] = {name: np.array(each)[rows] for name, each in columns().items()}
     assert len(rows) >= 10
     with pytest.raises(BoxmendError, match=r"as x, y, width and height .* but not as two corners"):
         Predictions(**(given | {"boxes": wrong})).resolve(dataset)
