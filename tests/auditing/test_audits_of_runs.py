@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from boxmend import cli
+from boxmend.auditing.fixes.run_fixes import AUDIT_FILE
 from boxmend.auditing.fixes.table import FIXES_FILE, Kind
-from boxmend.auditing.folders import AUDIT_FILE, audit_run
+from boxmend.auditing.folders import audit_run
 from boxmend.auditing.run_evidence import (
     find_judged_rows,
     gather_run_evidence,

@@ -36,7 +36,7 @@ from boxmend.data.noise import TRUTH_FILE, NoiseSettings, disturb, write_noisy
 from boxmend.data.progress import Progress
 from boxmend.data.synth import synthesize
 from boxmend.data.synth.detections import LOOK_ALIKES, simulate_detections
-from boxmend.errors import OutputError
+from boxmend.errors import OutputError, UsageError
 from boxmend.repair.apply import ApplySettings, apply
 from boxmend.runs.folder import open_run
 from boxmend.scoring.repairs import RepairCounts, count_repairs
@@ -44,7 +44,8 @@ from boxmend.scoring.truth import known_truth
 from boxmend.web.report.writing import ReportSettings, write_report
 
 SEED = 0
-NUM_IMAGES = 400  # enough for the audit to be sure of most errors
+NUM_IMAGES = 400  # by default; enough for the audit to be sure of most errors
+MIN_IMAGES = 10  # with fewer, some kinds of errors do not occur
 SIZE = 160  # pixels; width and height of an image
 NOISE = NoiseSettings(
     labels="symmetric:0.02",
@@ -60,10 +61,11 @@ MARKER_FILE = "quickstart.json"
 
 
 @dataclass(frozen=True)
-class QuickstartPaths:
-    """The files and folders of a quickstart, below one folder."""
+class Quickstart:
+    """A quickstart: its folder with all files and folders below it, and its number of images."""
 
     out: Path
+    num_images: int
 
     @property
     def clean(self) -> Path:
@@ -106,22 +108,24 @@ class AuditSummary:
     repairs: dict[str, RepairCounts]  # by kind of error and in all
 
 
-def start_quickstart(out: Path, num_images: int = NUM_IMAGES) -> QuickstartPaths:
+def start_quickstart(out: Path, num_images: int = NUM_IMAGES) -> Quickstart:
     """Make the folder of a quickstart, or continue one with the same settings.
 
     Raise an OutputError for a folder with anything else.
     """
+    if num_images < MIN_IMAGES:
+        raise UsageError(f"images is {num_images}; expected {MIN_IMAGES} or more")
     path, record = out / MARKER_FILE, _make_record(num_images)
     try:
         with open_file(path) as file:
             existing = file.read(4096)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         ensure_vacant(out)
         with wrap_os_errors(out):
             out.mkdir(parents=True, exist_ok=True)
         with open_atomic(path) as file:
             file.write(record)
-        return QuickstartPaths(out)
+        return Quickstart(out, num_images)
     except OSError as error:
         raise OutputError(f"{path}: cannot be read ({error.strerror or error})") from error
     if existing != record:
@@ -129,28 +133,26 @@ def start_quickstart(out: Path, num_images: int = NUM_IMAGES) -> QuickstartPaths
             f"{out}: holds a quickstart with other settings, or of another version of boxmend; "
             "remove the folder, or name a new one with --out"
         )
-    return QuickstartPaths(out)
+    return Quickstart(out, num_images)
 
 
-def draw_inputs(
-    paths: QuickstartPaths, num_images: int = NUM_IMAGES, progress: Progress | None = None
-) -> Dataset:
+def draw_inputs(plan: Quickstart, progress: Progress | None = None) -> Dataset:
     """Draw the dataset, plant errors and simulate detections; return the dataset with errors."""
-    if not os.path.lexists(paths.clean.parent):
+    if not os.path.lexists(plan.clean.parent):
         synthesize(
-            paths.clean.parent,
-            images=num_images,
+            plan.clean.parent,
+            images=plan.num_images,
             seed=SEED,
             size=SIZE,
             format="yolo",
             progress=progress,
         )
-    if not os.path.lexists(paths.data.parent):
-        noisy = disturb(load(paths.clean), NOISE)
-        write_noisy(noisy, NOISE, paths.data.parent, WriteOptions())
-    dataset = load(paths.data)
-    if not os.path.lexists(paths.predictions):
-        with open_atomic(paths.predictions) as file:
+    if not os.path.lexists(plan.data.parent):
+        noisy = disturb(load(plan.clean), NOISE)
+        write_noisy(noisy, NOISE, plan.data.parent, WriteOptions())
+    dataset = load(plan.data)
+    if not os.path.lexists(plan.predictions):
+        with open_atomic(plan.predictions) as file:
             file.write(encode_json_by_line(_simulate_results(dataset)))
     return dataset
 
@@ -161,12 +163,12 @@ def count_findings(dataset: Dataset, progress: Progress | None = None) -> tuple[
     return severities.count(Severity.ERROR), severities.count(Severity.WARNING)
 
 
-def audit_inputs(paths: QuickstartPaths, dataset: Dataset) -> AuditSummary:
+def audit_inputs(plan: Quickstart, dataset: Dataset) -> AuditSummary:
     """Audit the dataset by the detections, and compare the fixes with the truth."""
-    if not os.path.lexists(paths.audit):
+    if not os.path.lexists(plan.audit):
         settings = AuditSettings(unseen=True)
-        audit_predictions(dataset, [str(paths.data)], [paths.predictions], paths.audit, settings)
-    run = open_run(paths.audit)
+        audit_predictions(dataset, [str(plan.data)], [plan.predictions], plan.audit, settings)
+    run = open_run(plan.audit)
     fixes = read_run_fixes(run, dataset)
     is_applied = np.zeros(len(fixes), np.bool_)
     is_applied[choose_fixes(fixes, {}, DEFAULT_PRECISION).rows] = True
@@ -175,20 +177,20 @@ def audit_inputs(paths: QuickstartPaths, dataset: Dataset) -> AuditSummary:
         rates=recorded.get("rates", {}),
         num_fixes=len(fixes),
         num_applied=int(is_applied.sum()),
-        repairs=count_repairs(dataset, fixes, is_applied, known_truth(paths.truth, dataset)),
+        repairs=count_repairs(dataset, fixes, is_applied, known_truth(plan.truth, dataset)),
     )
 
 
-def apply_fixes(paths: QuickstartPaths) -> None:
+def apply_fixes(plan: Quickstart) -> None:
     """Write the dataset with the fixes that reach the default precision."""
-    if not os.path.lexists(paths.mended):
-        apply(paths.audit, paths.mended, ApplySettings(precision=DEFAULT_PRECISION))
+    if not os.path.lexists(plan.mended):
+        apply(plan.audit, plan.mended, ApplySettings(precision=DEFAULT_PRECISION))
 
 
-def write_audit_report(paths: QuickstartPaths, progress: Progress | None = None) -> Path:
+def write_audit_report(plan: Quickstart, progress: Progress | None = None) -> Path:
     """Write the report of the audit, compared with the truth; return its page."""
-    settings = ReportSettings(truth=paths.truth)
-    return write_report(paths.audit, settings=settings, progress=progress).path
+    settings = ReportSettings(truth=plan.truth)
+    return write_report(plan.audit, settings=settings, progress=progress).path
 
 
 def _make_record(num_images: int) -> bytes:

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION
 from boxmend.bench import quickstart as steps
-from boxmend.bench.quickstart import AuditSummary, QuickstartPaths
+from boxmend.bench.quickstart import AuditSummary, Quickstart
 from boxmend.cli.audit import RATES, format_share
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress
@@ -36,11 +36,14 @@ def quickstart(
     out: Annotated[
         Path, Parameter(help="Folder to write to; new, empty, or of an earlier quickstart.")
     ] = Path("quickstart"),
+    images: Annotated[
+        int, Parameter(help="Number of images to draw; with fewer, the audit is less sure.")
+    ] = steps.NUM_IMAGES,
     json: Json = False,
 ) -> int:
     """Audit and repair a small drawn dataset, and explain every step: about half a minute.
 
-    boxmend draws 400 images, plants errors in their annotations, and simulates the detections of a
+    boxmend draws images, plants errors in their annotations, and simulates the detections of a
     detector: no detector runs, and PyTorch is not needed. Then it checks, audits and repairs the
     dataset, writes the report, and compares the result with the truth. Everything is always drawn
     the same. If the folder holds an earlier quickstart, its results are used again.
@@ -48,30 +51,30 @@ def quickstart(
     Example: boxmend quickstart --out quickstart
     """
     started = time.monotonic()
-    paths = steps.start_quickstart(out)
+    plan = steps.start_quickstart(out, images)
     with progress("drawing", quiet=json) as update:
-        dataset = steps.draw_inputs(paths, progress=update)
+        dataset = steps.draw_inputs(plan, progress=update)
     if not json:
-        _print_inputs(paths, len(dataset.images), len(dataset))
+        _print_inputs(plan, len(dataset.images), len(dataset))
     with progress("opening images", quiet=json) as update:
         errors, warnings = steps.count_findings(dataset, update)
     if not json:
-        _print_check(paths, errors, warnings)
-    audited = steps.audit_inputs(paths, dataset)
+        _print_check(plan, errors, warnings)
+    audited = steps.audit_inputs(plan, dataset)
     if not json:
-        _print_audit(paths, audited)
-    steps.apply_fixes(paths)
+        _print_audit(plan, audited)
+    steps.apply_fixes(plan)
     if not json:
-        _print_apply(paths, audited)
+        _print_apply(plan, audited)
     with progress("making pictures of fixes", quiet=json) as update:
-        page = steps.write_audit_report(paths, update)
+        page = steps.write_audit_report(plan, update)
     seconds = time.monotonic() - started
     if json:
         facts = {"images": len(dataset.images), "annotations": len(dataset)}
         findings = {"errors": errors, "warnings": warnings}
         print_json({"out": str(out), **facts, **findings, **_as_json(audited), "report": str(page)})
     else:
-        _print_report(paths, page, seconds)
+        _print_report(plan, page, seconds)
     return ExitStatus.FINE
 
 
@@ -85,20 +88,20 @@ def _as_json(audited: AuditSummary) -> dict[str, Any]:
     }
 
 
-def _print_inputs(paths: QuickstartPaths, num_images: int, num_annotations: int) -> None:
+def _print_inputs(plan: Quickstart, num_images: int, num_annotations: int) -> None:
     _explain(
-        f"{paths.data}: a YOLO dataset of {num_images} drawn images and {num_annotations:,} "
+        f"{plan.data}: a YOLO dataset of {num_images} drawn images and {num_annotations:,} "
         "annotations with planted errors: wrong labels, inaccurate boxes, and missing, spurious "
         "and duplicate annotations."
     )
     _explain(
-        f"{paths.predictions}: simulated detections in these images. No detector made them: they "
+        f"{plan.predictions}: simulated detections in these images. No detector made them: they "
         "are drawn around the true objects, with the errors that detectors make."
     )
 
 
-def _print_check(paths: QuickstartPaths, errors: int, warnings: int) -> None:
-    _print_command(1, "check", paths.data)
+def _print_check(plan: Quickstart, errors: int, warnings: int) -> None:
+    _print_command(1, "check", plan.data)
     _explain(
         f"{errors} errors, {warnings} warnings. This command validates files, images and boxes. It "
         "cannot see that a label is wrong or that an object has no annotation: this takes a "
@@ -106,9 +109,9 @@ def _print_check(paths: QuickstartPaths, errors: int, warnings: int) -> None:
     )
 
 
-def _print_audit(paths: QuickstartPaths, audited: AuditSummary) -> None:
-    options = ("--predictions", paths.predictions, "--unseen", "--out", paths.audit)
-    _print_command(2, "audit", paths.data, *options)
+def _print_audit(plan: Quickstart, audited: AuditSummary) -> None:
+    options = ("--predictions", plan.predictions, "--unseen", "--out", plan.audit)
+    _print_command(2, "audit", plan.data, *options)
     _explain(
         "The audit compares the annotations with the detections and proposes "
         f"{audited.num_fixes:,} fixes, each with a probability. It also estimates how many errors "
@@ -125,14 +128,19 @@ def _print_audit(paths: QuickstartPaths, audited: AuditSummary) -> None:
     )
 
 
-def _print_apply(paths: QuickstartPaths, audited: AuditSummary) -> None:
-    options = ("--precision", str(DEFAULT_PRECISION), "--out", paths.mended)
-    _print_command(3, "apply", paths.audit, *options)
-    _explain(
+def _print_apply(plan: Quickstart, audited: AuditSummary) -> None:
+    options = ("--precision", str(DEFAULT_PRECISION), "--out", plan.mended)
+    _print_command(3, "apply", plan.audit, *options)
+    taken = (
         f"This applies {audited.num_applied:,} fixes, of which {100 * DEFAULT_PRECISION:.0f} % or "
-        f"more are expected to be right, and leaves the rest of your files as it is. "
-        f"{paths.mended / CHANGES_FILE} lists every change with its reason. The errors are "
-        "planted, so the result can be compared with the truth:"
+        "more are expected to be right"
+        if audited.num_applied
+        else "No fix reaches this precision, so this applies none"
+    )
+    _explain(
+        f"{taken}, and leaves the rest of your files as it is. {plan.mended / CHANGES_FILE} lists "
+        "every change with its reason. The errors are planted, so the result can be compared with "
+        "the truth:"
     )
     print_table(
         ("kind", "planted", "found", "repaired", "wrong fixes"),
@@ -151,8 +159,8 @@ def _print_apply(paths: QuickstartPaths, audited: AuditSummary) -> None:
     )
 
 
-def _print_report(paths: QuickstartPaths, page: Path, seconds: float) -> None:
-    _print_command(4, "report", paths.audit, "--truth", paths.truth)
+def _print_report(plan: Quickstart, page: Path, seconds: float) -> None:
+    _print_command(4, "report", plan.audit, "--truth", plan.truth)
     _explain(
         f"{page} shows what the audit found, with a picture of every fix: open it in a browser. "
         "--truth is only for data whose errors are known."

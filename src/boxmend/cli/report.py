@@ -23,9 +23,7 @@ class ReportOptions:
     ] = None
     baseline: Annotated[
         Path | None,
-        Parameter(
-            help="Training runs: folder of another run, whose detector is compared with that of RUN."
-        ),
+        Parameter(help="Training runs: another run, whose detector is compared with that of RUN."),
     ] = None
     beside: Annotated[
         tuple[Path, ...],

@@ -1,4 +1,4 @@
-"""Count the errors of a dataset with a known truth, and how many of them an audit finds and repairs.
+"""Count the errors that an audit finds and repairs, if the truth is known.
 
 The rules of `scoring.fixes` say which annotations are wrong and which fixes are right.
 """

@@ -32,10 +32,12 @@ def simulate_detections(seed: int, scenes: Sequence[int], size: int) -> Detectio
     parts = [_detect(seed, scene) for scene in scenes]
     counts = [len(scores) for _, scores, _ in parts]
     return Detections(
-        image_rows=np.repeat(np.arange(len(scenes)), counts),
-        labels=np.concatenate([labels for labels, _, _ in parts]),
-        scores=np.concatenate([scores for _, scores, _ in parts]).round(4),
-        boxes=(np.concatenate([boxes for _, _, boxes in parts]) * size).round(2),
+        image_rows=np.repeat(np.arange(len(scenes)), np.array(counts, np.int64)),
+        labels=np.concatenate([np.zeros(0, np.int64), *(labels for labels, _, _ in parts)]),
+        scores=np.concatenate([np.zeros(0), *(scores for _, scores, _ in parts)]).round(4),
+        boxes=(np.concatenate([np.zeros((0, 4)), *(boxes for _, _, boxes in parts)]) * size).round(
+            2
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """The content of a report, of a training run or of an audit, before its pictures are made."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Literal
@@ -36,7 +36,7 @@ class Table:
 
     title: str
     headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     note: str = ""
     links: tuple[str, ...] = ()  # the view of the gallery that each row leads to
 
