@@ -129,7 +129,7 @@ def test_a_subset_has_the_chosen_images_labels_and_rows(tmp_path: Path) -> None:
     assert part.label_names == dataset.label_names
     assert dataset.subset([1, -1]).annotation_ids.tolist() == [11, 13]
     assert dataset.subset(dataset.boxes[:, 0] < 20).annotation_ids.tolist() == [10, 12]
-    both = dataset.subset([0, 1, 2], image_ids=[1], label_names=["truck", "bus"])
+    both = dataset.subset([0, 1], image_ids=[1, 2], label_names=["truck", "bus"])
     assert both.annotation_ids.tolist() == [11]
     assert len(dataset) == 4
 
@@ -203,5 +203,5 @@ def test_a_dataset_is_described_in_a_few_lines(photos: Path) -> None:
     html = dataset._repr_html_()
     assert "<b>" not in html
     assert "490 more rows" in html
-    assert "<td>label 3 &lt;b&gt; </td><td>2</td>" in html
+    assert ">label 3 &lt;b&gt; </td><td" in html
     assert repr(dataset.images) == "Images: 2 (a.png, sub/b.png)"

@@ -101,7 +101,7 @@ def _resolve(predictions: Any, dataset: Dataset) -> ResolvedPredictions:
         values = np.asarray(column)
         is_wrong = (values < 0) | (values >= limit) if values.dtype.kind == "i" else values != ""
         expected = f"expected a row number below {limit}, the number of the dataset's {name}"
-        refuse_rows(f"predictions.{name}", is_wrong, values.tolist(), expected)
+        refuse_rows(f"predictions.{name}", is_wrong, values, expected)
     to_scores("predictions.scores", predictions.scores, number)
     if isinstance(predictions, ResolvedPredictions):
         return predictions

@@ -101,7 +101,7 @@ def _mark_rows(dataset: Dataset, rows: Any) -> Mask:
             f"mask of {number:,} annotations"
         )
     is_wrong = (selected < -number) | (selected >= number)
-    refuse_rows("rows", is_wrong, selected.tolist(), f"the dataset has {number:,} annotations")
+    refuse_rows("rows", is_wrong, selected, f"the dataset has {number:,} annotations")
     mask = np.zeros(number, np.bool_)
     mask[selected.astype(np.int64)] = True
     return mask

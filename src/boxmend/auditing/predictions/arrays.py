@@ -261,5 +261,5 @@ def _to_vectors(value: Any, number: int, label_names: Sequence[str] | None) -> S
     check_length(name, vectors[:, 0], number)
     singles: Singles = vectors.astype(np.float32)
     is_wrong = ~((singles >= -1e-4) & (singles <= 1 + 1e-4)).all(axis=1)
-    refuse_rows(name, is_wrong, singles.tolist(), "expected probabilities from 0 to 1")
+    refuse_rows(name, is_wrong, singles, "expected probabilities from 0 to 1")
     return singles
