@@ -46,6 +46,8 @@ def complete_audit(
 ) -> CompletedAudit:
     """Audit a dataset; `predictions` are `Predictions`, a path, or several paths."""
     settings = settings or AuditSettings()
+    if not isinstance(settings, AuditSettings):
+        raise UsageError(f"settings is {_type_name(settings)}; expected boxmend.AuditSettings(...)")
     if not isinstance(dataset, Dataset):
         raise UsageError(f"dataset is {_type_name(dataset)}; expected boxmend.load(...)")
     files = _list_paths(predictions)

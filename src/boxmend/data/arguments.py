@@ -79,10 +79,11 @@ def to_identities(name: str, value: Any, number: int) -> list[Identity]:
 
 
 def to_identity(value: Any) -> Any:
-    """Return a NumPy number as a plain number, and a path as a text."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return fspath(value) if isinstance(value, PathLike) else value
+    """Return a NumPy number or a whole float as an integer, and a path as a text."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float) and plain.is_integer():
+        return int(plain)
+    return fspath(plain) if isinstance(plain, PathLike) else plain
 
 
 def to_labels(name: str, value: Any, number: int) -> Rows | list[str]:
@@ -120,6 +121,21 @@ def to_label_rows(name: str, labels: Rows | list[str], label_names: Sequence[str
     return rows
 
 
+def to_names(name: str, values: Any) -> tuple[str, ...]:
+    """Return distinct names in their order; raise an error for anything but a list of texts."""
+    names = to_list(name, values)
+    is_wrong = [not (isinstance(entry, str) and entry) for entry in names]
+    refuse_rows(name, is_wrong, names, "expected a text")
+    return tuple(dict.fromkeys(names))
+
+
+def to_list(name: str, values: Any) -> list[Any]:
+    """Return the entries of an iterable; raise a UsageError for a single text or number."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        raise UsageError(f"{name} is {values!r}; expected a list, like [{values!r}]")
+    return list(values)
+
+
 def describe_labels(label_names: Sequence[str]) -> str:
     """Describe the labels of a dataset, for a message."""
     shown = ", ".join(f"{index} ({name[:40]})" for index, name in enumerate(label_names[:5]))
@@ -129,8 +145,8 @@ def describe_labels(label_names: Sequence[str]) -> str:
 
 def check_length(name: str, column: Any, number: int) -> None:
     """Raise a UsageError for a column that does not have `number` rows and one dimension."""
-    shape = getattr(column, "shape", (len(column),))
-    if tuple(shape) != (number,):
+    shape = tuple(column.shape) if hasattr(column, "shape") else (len(column),)
+    if shape != (number,):
         raise UsageError(f"{name} has shape {shape}; expected ({number},), a value for each box")
 
 

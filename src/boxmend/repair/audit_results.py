@@ -151,6 +151,8 @@ class AuditResult:
     def _find_row(self, fix: Any) -> int:
         """Return the row of a fix; raise a UsageError if there is no such fix."""
         ids = self.columns.fixes.ids
+        if not ids:
+            raise UsageError(f"fix is {fix!r}, but the audit proposes no fix")
         if isinstance(fix, str):
             if fix in ids:
                 return ids.index(fix)
