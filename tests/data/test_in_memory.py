@@ -71,6 +71,12 @@ def test_a_dataset_of_arrays_is_saved_in_any_format(photos: Path, format: str) -
     assert [again.label_names[label] for label in again.labels] == ["cat", "dog", "cat"]
 
 
+def test_an_image_of_unknown_size_is_named(tmp_path: Path) -> None:
+    dataset = made(image_ids=["gone.png"] * 3)
+    with pytest.raises(BoxmendError, match=r"the dataset in memory.*gone.png"):
+        dataset.save(tmp_path / "out", format="yolo")
+
+
 def test_images_without_annotations_are_listed_by_images(photos: Path) -> None:
     dataset = made(image_ids=["a.png"] * 3, images=["sub/b.png", Path("a.png")])
     assert dataset.images.ids.tolist() == ["sub/b.png", "a.png"]
@@ -106,6 +112,8 @@ def test_tensors_paths_and_whole_floats_are_accepted(photos: Path) -> None:
         ({"labels": [0, 1, 0]}, "labels are indices, so label_names is needed"),
         ({"labels": ["cat", None, "cat"]}, r"labels\[1\] is None"),
         ({"label_names": ["cat", 7]}, r"label_names\[1\] is 7"),
+        ({"label_names": 7}, r"label_names is 7; expected a list"),
+        ({"labels": None}, r"labels has shape \(\); expected \(3,\)"),
         ({"image_ids": ["a.png"]}, r"image_ids has shape \(1,\)"),
         ({"image_ids": ["a.png", None, "a.png"]}, r"image_ids\[1\] is None"),
         ({"images": ["a.png"]}, r"image_ids\[2\] is sub/b.png; images has 1 images \('a.png'\)"),
@@ -129,7 +137,7 @@ def test_a_subset_has_the_chosen_images_labels_and_rows(tmp_path: Path) -> None:
     assert part.label_names == dataset.label_names
     assert dataset.subset([1, -1]).annotation_ids.tolist() == [11, 13]
     assert dataset.subset(dataset.boxes[:, 0] < 20).annotation_ids.tolist() == [10, 12]
-    both = dataset.subset([0, 1, 2], image_ids=[1], label_names=["truck", "bus"])
+    both = dataset.subset([0, 1], image_ids=[1, 2], label_names=["truck", "bus"])
     assert both.annotation_ids.tolist() == [11]
     assert len(dataset) == 4
 
@@ -188,6 +196,8 @@ def test_an_image_that_cannot_be_shown_is_named(photos: Path) -> None:
         dataset.show("gone.png")
     with pytest.raises(BoxmendError, match=r"image_id\[0\] is c.png; the dataset has 3 images"):
         dataset.show("c.png")
+    with pytest.raises(BoxmendError, match="side is 0; expected at least 16 pixels"):
+        dataset.show("a.png", side=0)
     dataset.images.paths[0] = ""
     with pytest.raises(BoxmendError, match=r"the folder of the images is unknown; .*images="):
         dataset.show("a.png")
@@ -203,5 +213,5 @@ def test_a_dataset_is_described_in_a_few_lines(photos: Path) -> None:
     html = dataset._repr_html_()
     assert "<b>" not in html
     assert "490 more rows" in html
-    assert "<td>label 3 &lt;b&gt; </td><td>2</td>" in html
+    assert ">label 3 &lt;b&gt; </td><td" in html
     assert repr(dataset.images) == "Images: 2 (a.png, sub/b.png)"

@@ -268,6 +268,12 @@ def test_rows_that_do_not_exist_are_refused(
         boxmend.audit(dataset, Detected(**columns))
 
 
+def test_settings_are_no_text(tmp_path: Path) -> None:
+    dataset = boxmend.load(drawn(tmp_path, "coco"))
+    with pytest.raises(BoxmendError, match="settings is a str; expected boxmend"):
+        boxmend.audit(dataset, "found.json", "fast")  # type: ignore[arg-type]
+
+
 def test_a_dataset_is_not_an_address() -> None:
     with pytest.raises(BoxmendError, match=r"dataset is a str; expected boxmend.load\(...\)"):
         boxmend.audit("data.yaml", "found.json")  # type: ignore[arg-type]

@@ -46,6 +46,8 @@ def complete_audit(
 ) -> CompletedAudit:
     """Audit a dataset; `predictions` are `Predictions`, a path, or several paths."""
     settings = settings or AuditSettings()
+    if not isinstance(settings, AuditSettings):
+        raise UsageError(f"settings is {_type_name(settings)}; expected boxmend.AuditSettings(...)")
     if not isinstance(dataset, Dataset):
         raise UsageError(f"dataset is {_type_name(dataset)}; expected boxmend.load(...)")
     files = _list_paths(predictions)
@@ -101,7 +103,7 @@ def _resolve(predictions: Any, dataset: Dataset) -> ResolvedPredictions:
         values = np.asarray(column)
         is_wrong = (values < 0) | (values >= limit) if values.dtype.kind == "i" else values != ""
         expected = f"expected a row number below {limit}, the number of the dataset's {name}"
-        refuse_rows(f"predictions.{name}", is_wrong, values.tolist(), expected)
+        refuse_rows(f"predictions.{name}", is_wrong, values, expected)
     to_scores("predictions.scores", predictions.scores, number)
     if isinstance(predictions, ResolvedPredictions):
         return predictions

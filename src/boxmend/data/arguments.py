@@ -49,12 +49,10 @@ def to_boxes(name: str, value: Any, *, allow_empty: bool = False) -> Floats:
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise UsageError(f"{name} has shape {boxes.shape}; expected (n, 4): x1, y1, x2, y2")
     is_finite = (np.abs(boxes) <= MAX_COORDINATE_PIXELS).all(axis=1)  # False for NaN
-    refuse_rows(name, ~is_finite, boxes.tolist(), "expected four finite numbers")
+    refuse_rows(name, ~is_finite, boxes, "expected four finite numbers")
     sides = boxes[:, 2:] - boxes[:, :2]
     is_valid = ((sides >= 0) if allow_empty else (sides > 0)).all(axis=1)
-    refuse_rows(
-        name, ~is_valid, boxes.tolist(), "expected x1, y1, x2, y2 in pixels with x1 < x2, y1 < y2"
-    )
+    refuse_rows(name, ~is_valid, boxes, "expected x1, y1, x2, y2 in pixels with x1 < x2, y1 < y2")
     return boxes
 
 
@@ -63,7 +61,7 @@ def to_scores(name: str, value: Any, number: int) -> Floats:
     scores = to_floats(name, value)
     check_length(name, scores, number)
     is_wrong = ~((scores >= -SCORE_TOLERANCE) & (scores <= 1 + SCORE_TOLERANCE))  # also NaN
-    refuse_rows(name, is_wrong, scores.tolist(), "expected a number from 0 to 1")
+    refuse_rows(name, is_wrong, scores, "expected a number from 0 to 1")
     return np.clip(scores, 0.0, 1.0)
 
 
@@ -81,10 +79,11 @@ def to_identities(name: str, value: Any, number: int) -> list[Identity]:
 
 
 def to_identity(value: Any) -> Any:
-    """Return a NumPy number as a plain number, and a path as a text."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return fspath(value) if isinstance(value, PathLike) else value
+    """Return a NumPy number or a whole float as an integer, and a path as a text."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float) and plain.is_integer():
+        return int(plain)
+    return fspath(plain) if isinstance(plain, PathLike) else plain
 
 
 def to_labels(name: str, value: Any, number: int) -> Rows | list[str]:
@@ -97,7 +96,7 @@ def to_labels(name: str, value: Any, number: int) -> Rows | list[str]:
         return np.asarray(column, np.int64)
     if column.dtype.kind == "f":
         is_wrong = ~((column == np.floor(column)) & (np.abs(column) < 2**31))
-        refuse_rows(name, is_wrong, column.tolist(), "expected an index or a name")
+        refuse_rows(name, is_wrong, column, "expected an index or a name")
         return np.asarray(column, np.int64)
     names = [to_identity(entry) for entry in column.tolist()]
     is_text = [isinstance(entry, str) for entry in names]
@@ -114,12 +113,27 @@ def to_label_rows(name: str, labels: Rows | list[str], label_names: Sequence[str
     if isinstance(labels, list):
         places = {label_name: place for place, label_name in enumerate(label_names)}
         rows = np.array([places.get(label, -1) for label in labels], np.int64)
-        is_wrong, values = rows < 0, list[Any](labels)
+        is_wrong, values = rows < 0, np.array(labels, object)
     else:
         rows = labels
-        is_wrong, values = (rows < 0) | (rows >= len(label_names)), rows.tolist()
-    refuse_rows(name, is_wrong, values, f"{describe_labels(label_names)}")
+        is_wrong, values = (rows < 0) | (rows >= len(label_names)), rows
+    refuse_rows(name, is_wrong, values, describe_labels(label_names))
     return rows
+
+
+def to_names(name: str, values: Any) -> tuple[str, ...]:
+    """Return distinct names in their order; raise an error for anything but a list of texts."""
+    names = to_list(name, values)
+    is_wrong = [not (isinstance(entry, str) and entry) for entry in names]
+    refuse_rows(name, is_wrong, names, "expected a text")
+    return tuple(dict.fromkeys(names))
+
+
+def to_list(name: str, values: Any) -> list[Any]:
+    """Return the entries of an iterable; raise a UsageError for a single text or number."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        raise UsageError(f"{name} is {values!r}; expected a list, like [{values!r}]")
+    return list(values)
 
 
 def describe_labels(label_names: Sequence[str]) -> str:
@@ -131,15 +145,16 @@ def describe_labels(label_names: Sequence[str]) -> str:
 
 def check_length(name: str, column: Any, number: int) -> None:
     """Raise a UsageError for a column that does not have `number` rows and one dimension."""
-    shape = getattr(column, "shape", (len(column),))
-    if shape not in ((number,), (0,)) or (shape == (0,) and number):
+    shape = tuple(column.shape) if hasattr(column, "shape") else (len(column),)
+    if shape != (number,):
         raise UsageError(f"{name} has shape {shape}; expected ({number},), a value for each box")
 
 
-def refuse_rows(name: str, is_wrong: Any, values: Sequence[Any], expected: str) -> None:
+def refuse_rows(name: str, is_wrong: Any, values: Any, expected: str) -> None:
     """Raise a DataError that names the first wrong row, if there is one."""
     wrong_rows = np.flatnonzero(is_wrong)
     if len(wrong_rows):
         row = int(wrong_rows[0])
+        value = values[row].tolist() if hasattr(values[row], "tolist") else values[row]
         more = f" ({len(wrong_rows):,} rows are wrong)" if len(wrong_rows) > 1 else ""
-        raise DataError(f"{name}[{row}] is {str(values[row])[:120]}; {expected}{more}")
+        raise DataError(f"{name}[{row}] is {str(value)[:120]}; {expected}{more}")

@@ -186,6 +186,8 @@ class Dataset:
 
     def document(self, annotation: int) -> Path:
         """Return the path of the file that has, or will have, the annotation at this row."""
+        if not self.sources:
+            return Path("the dataset in memory")
         source = self.sources[int(self.source_of[annotation])]
         image = int(self.image_rows[annotation])
         return source.document(int(self.images.rows[image]) if image != UNKNOWN else 0)

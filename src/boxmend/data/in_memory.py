@@ -18,6 +18,8 @@ from boxmend.data.arguments import (
     to_identity,
     to_label_rows,
     to_labels,
+    to_list,
+    to_names,
 )
 from boxmend.data.dataset import ADDED, Dataset, Images, as_ids, list_first
 from boxmend.data.formats.reading import is_safe_name
@@ -40,7 +42,7 @@ def build_dataset(
     label_column = to_labels("labels", labels, number)
     if label_names is None and not isinstance(label_column, list):
         raise UsageError("labels are indices, so label_names is needed; or give names as labels")
-    names = _check_label_names(label_column if label_names is None else label_names)
+    names = to_names("label_names", label_column if label_names is None else label_names)
     paths = _list_images(identities, images)
     rows = {image_id: row for row, image_id in enumerate(paths)}
     image_rows = np.array([rows.get(identity, -1) for identity in identities], np.int64)
@@ -68,13 +70,13 @@ def make_subset(
     """Return a part of a dataset; see `Dataset.subset`."""
     is_kept = np.ones(len(dataset), np.bool_) if rows is None else _mark_rows(dataset, rows)
     if label_names is not None:
-        names = _to_list("label_names", label_names)
+        names = to_list("label_names", label_names)
         labels = to_label_rows("label_names", [str(name) for name in names], dataset.label_names)
         is_kept &= np.isin(dataset.labels, labels)
     part = dataset.take(is_kept)
     if image_ids is None:
         return part
-    return part.take_images(find_images(dataset, "image_ids", _to_list("image_ids", image_ids)))
+    return part.take_images(find_images(dataset, "image_ids", to_list("image_ids", image_ids)))
 
 
 def find_images(dataset: Dataset, name: str, identities: Sequence[Any]) -> Rows:
@@ -101,32 +103,14 @@ def _mark_rows(dataset: Dataset, rows: Any) -> Mask:
             f"mask of {number:,} annotations"
         )
     is_wrong = (selected < -number) | (selected >= number)
-    refuse_rows("rows", is_wrong, selected.tolist(), f"the dataset has {number:,} annotations")
+    refuse_rows("rows", is_wrong, selected, f"the dataset has {number:,} annotations")
     mask = np.zeros(number, np.bool_)
     mask[selected.astype(np.int64)] = True
     return mask
 
 
-def _to_list(name: str, values: Any) -> list[Any]:
-    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-        raise UsageError(f"{name} is {values!r}; expected a list, like [{values!r}]")
-    return list(values)
-
-
 def _is_key(value: Any) -> bool:
     return isinstance(value, int | str) and not isinstance(value, bool)
-
-
-def _check_label_names(names: Iterable[Any]) -> tuple[str, ...]:
-    """Return distinct label names in their order; raise a DataError for anything but a text."""
-    listed = _to_list("label_names", names)
-    refuse_rows(
-        "label_names",
-        np.array([not (isinstance(name, str) and name) for name in listed], np.bool_),
-        listed,
-        "expected a text",
-    )
-    return tuple(dict.fromkeys(listed))
 
 
 def _list_images(
@@ -138,7 +122,7 @@ def _list_images(
     if isinstance(images, Mapping):
         keys = to_identities("images", list(images), len(images))
         return dict(zip(keys, (_to_path(images[key]) for key in images), strict=True))
-    paths = [_to_path(path) for path in _to_list("images", images)]
+    paths = [_to_path(path) for path in to_list("images", images)]
     return {path: path for path in paths}
 
 

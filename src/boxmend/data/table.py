@@ -25,6 +25,7 @@ MAX_HTML_ROWS = 10
 MAX_CELL_CHARACTERS = 24
 MAX_HTML_CELL_CHARACTERS = 80
 MAX_LINE_CHARACTERS = 100
+CELL_STYLE = ' style="text-align: left; white-space: nowrap"'
 
 
 class Table:
@@ -127,12 +128,13 @@ class Table:
     def _repr_html_(self) -> str:
         """Return the first rows as HTML, for notebooks."""
         shown = self[:MAX_HTML_ROWS]
-        names = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        names = "".join(f"<th{CELL_STYLE}>{escape(name)}</th>" for name in self.columns)
         columns = [_values(shown, name) for name in self.columns]
         rows = "".join(
             "<tr>"
             + "".join(
-                f"<td>{escape(_format(cell, MAX_HTML_CELL_CHARACTERS))}</td>" for cell in cells
+                f"<td{CELL_STYLE}>{escape(_format(cell, MAX_HTML_CELL_CHARACTERS))}</td>"
+                for cell in cells
             )
             + "</tr>"
             for cells in zip(*columns, strict=True)

@@ -18,7 +18,7 @@ from boxmend.auditing.completed import (
     summarise_audit,
 )
 from boxmend.auditing.fixes.choosing import DEFAULT_PRECISION
-from boxmend.auditing.fixes.table import Kind, to_table
+from boxmend.auditing.fixes.table import Kind, to_shown_table
 from boxmend.auditing.folders import AuditFolder, write_audit
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats.writing import native_format
@@ -82,7 +82,7 @@ class AuditResult:
     @cached_property
     def fixes(self) -> Table:
         """The proposed fixes, the most probable ones first; select some by `filter(kind=...)`."""
-        table = to_table(self.dataset, self.columns.fixes)
+        table = to_shown_table(self.dataset, self.columns.fixes)
         return Table(table, "fixes", {"kind": KINDS})
 
     @cached_property
@@ -151,6 +151,8 @@ class AuditResult:
     def _find_row(self, fix: Any) -> int:
         """Return the row of a fix; raise a UsageError if there is no such fix."""
         ids = self.columns.fixes.ids
+        if not ids:
+            raise UsageError(f"fix is {fix!r}, but the audit proposes no fix")
         if isinstance(fix, str):
             if fix in ids:
                 return ids.index(fix)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from boxmend.auditing.fixes.table import Kind, to_table
+from boxmend.auditing.fixes.table import Kind, to_shown_table
 from boxmend.data.arrow_columns import take_values, to_id_values, to_texts
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.formats.documents import format_number
@@ -61,7 +61,7 @@ def changes_table(dataset: Dataset, changes: Changes) -> Table:
     taken = changes.taken
     if taken is not None:
         labels, boxes = _blank(taken.is_removal, taken.fixes.new_labels, taken.fixes.new_boxes)
-        table = to_table(dataset, replace(taken.fixes, new_labels=labels, new_boxes=boxes))
+        table = to_shown_table(dataset, replace(taken.fixes, new_labels=labels, new_boxes=boxes))
         table = table.drop_columns(["iou_gain"]).append_column(
             "is_accepted", pa.array(taken.is_accepted)
         )
@@ -71,17 +71,17 @@ def changes_table(dataset: Dataset, changes: Changes) -> Table:
     new_labels, new_boxes = _blank(is_removed, changes.labels, changes.boxes)
     names, files = to_texts(dataset.label_names), to_texts(dataset.images.file_names)
     columns = {
-        "annotation_id": take_values(to_id_values(dataset.annotation_ids), rows),
-        "image_id": take_values(to_id_values(dataset.images.ids), changes.image_rows),
         "file_name": take_values(files, changes.image_rows),
+        "annotation_id": take_values(to_id_values(dataset.annotation_ids), rows),
         "old_label": take_values(names, dataset.labels[rows]),
         "new_label": take_values(names, new_labels),
-        **_box_arrays("old", dataset.boxes[rows]),
-        **_box_arrays("new", new_boxes),
         "iou": _shares(np.where(is_removed, np.nan, changes.iou)),
         "confidence": _shares(changes.confidences),
-        "is_discarded": pa.array(changes.is_discarded),
         "reason": to_texts(changes.reasons),
+        "image_id": take_values(to_id_values(dataset.images.ids), changes.image_rows),
+        **_box_arrays("old", dataset.boxes[rows]),
+        **_box_arrays("new", new_boxes),
+        "is_discarded": pa.array(changes.is_discarded),
     }
     return make_table(columns, "changes")
 

@@ -17,7 +17,7 @@ from boxmend.data.images.drawing import (
     draw_panel,
 )
 from boxmend.data.images.reading import read_header_size
-from boxmend.data.images.showing import image_file, name_of, to_box
+from boxmend.data.images.showing import check_side, image_file, name_of, to_box
 from boxmend.data.types import Box
 from boxmend.errors import DataError
 
@@ -28,6 +28,7 @@ BACKGROUND = (24, 26, 30)
 
 def draw_fix(dataset: Dataset, fixes: Fixes, row: int, side: int) -> Image.Image:
     """Draw the annotation of a fix before and after, with its neighbours, and a line of text."""
+    check_side(side)
     image = int(fixes.image_rows[row])
     path = image_file(dataset, image)
     size = read_header_size(str(path))

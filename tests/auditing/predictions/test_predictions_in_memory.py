@@ -46,6 +46,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         {"image_ids": [f"photos/{k // 2:06d}.jpg" for k in range(60)]},
         {"image_ids": [Path(f"/elsewhere/{k // 2:06d}.jpg") for k in range(60)]},
         {"image_ids": np.arange(60) // 2 + 100},
+        {"image_ids": (np.arange(60) // 2 + 100).astype(float)},  # as from pandas
         {"boxes": expected_boxes().tolist()},
     ],
 )
@@ -110,6 +111,10 @@ BOXES = expected_boxes()
         ({"labels": ["cat"] * 59 + ["emu"]}, r"predictions.labels\[59\] is 'emu'; .*select"),
         ({"labels": ["cat"] * 59 + [None]}, r"predictions.labels\[59\] is None"),
         ({"label_names": ["cat", "dog"]}, r"predictions.labels\[\d+\] is 2; expected one of the 2"),
+        ({"label_names": 5}, "predictions.label_names is 5; expected a list"),
+        ({"scores": None}, r"predictions.scores has shape \(\)"),
+        ({"labels": "cat"}, r"predictions.labels has shape \(\)"),
+        ({"class_scores": [["a"] * 3] * 60}, "predictions.class_scores has other values"),
         ({"image_ids": [100] * 9}, r"predictions.image_ids has shape \(9,\)"),
         ({"image_ids": [100] * 59 + [131]}, r"predictions.image_ids\[59\] is 131; not in the"),
         ({"image_ids": [100] * 59 + ["b.jpg"]}, r"predictions.image_ids\[59\] is 'b.jpg'"),

@@ -28,6 +28,10 @@ from boxmend.errors import DataError, UsageError
 
 FIXES_FILE = "fixes.parquet"
 SIDES = ("x1", "y1", "x2", "y2")
+SHOWN_FIRST = (
+    *("kind", "file_name", "annotation_id", "old_label", "new_label", "p_wrong", "p_fix"),
+    *("reason", "fix", "image_id"),
+)
 FORMAT_KEY = b"boxmend_fixes"
 FORMAT_VERSION = b"1"
 BOX_DECIMALS = 2
@@ -122,6 +126,13 @@ def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
         "reason": to_texts(fixes.reasons),
     }
     return pa.table(columns)
+
+
+def to_shown_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
+    """Return the fixes as a table for people: what and how probable first, boxes last."""
+    table = to_table(dataset, fixes)
+    others = [name for name in table.column_names if name not in SHOWN_FIRST]
+    return table.select([*SHOWN_FIRST, *others])
 
 
 def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:

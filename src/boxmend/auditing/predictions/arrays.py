@@ -21,13 +21,13 @@ from boxmend.auditing.predictions.raw import (
 from boxmend.auditing.predictions.resolved import ResolvedPredictions
 from boxmend.auditing.predictions.results import read_results
 from boxmend.data.arguments import (
-    check_length,
     refuse_rows,
-    to_array,
     to_boxes,
+    to_floats,
     to_identities,
     to_label_rows,
     to_labels,
+    to_list,
     to_scores,
 )
 from boxmend.data.dataset import Dataset, list_first
@@ -60,6 +60,8 @@ class Predictions:
     ) -> None:
         box_column = to_boxes(f"{NAME}.boxes", boxes, allow_empty=True)
         number = len(box_column)
+        if label_names is not None:
+            label_names = to_list(f"{NAME}.label_names", label_names)
         image_keys, images = _encode_images(image_ids, number)
         class_keys, classes = _encode_labels(labels, number, label_names)
         vectors = _to_vectors(class_scores, number, label_names)
@@ -253,13 +255,12 @@ def _to_vectors(value: Any, number: int, label_names: Sequence[str] | None) -> S
     if value is None or not number:
         return None
     name = f"{NAME}.class_scores"
-    vectors = to_array(name, value)
+    vectors = to_floats(name, value)
     num_labels = None if label_names is None else len(label_names)
     if vectors.ndim != 2 or len(vectors) != number or num_labels not in (None, vectors.shape[1]):
         labels = "labels" if num_labels is None else num_labels
         raise UsageError(f"{name} has shape {vectors.shape}; expected ({number}, {labels})")
-    check_length(name, vectors[:, 0], number)
     singles: Singles = vectors.astype(np.float32)
     is_wrong = ~((singles >= -1e-4) & (singles <= 1 + 1e-4)).all(axis=1)
-    refuse_rows(name, is_wrong, singles.tolist(), "expected probabilities from 0 to 1")
+    refuse_rows(name, is_wrong, singles, "expected probabilities from 0 to 1")
     return singles

@@ -11,18 +11,20 @@ from boxmend.data.images.drawing import Color, Outline, Panel, draw_panel
 from boxmend.data.images.reading import read_header_size
 from boxmend.data.in_memory import find_images
 from boxmend.data.types import Box
-from boxmend.errors import DataError
+from boxmend.errors import DataError, UsageError
 
 COLORS: tuple[Color, ...] = (
     *((86, 180, 233), (230, 159, 0), (0, 190, 140), (240, 228, 66)),
     *((213, 94, 0), (204, 121, 167), (120, 140, 255), (160, 220, 90)),
 )
 """Colours of labels, in their order; more labels than colours repeat them."""
+MIN_PICTURE_PIXELS = 16
 MIN_SIDE_PIXELS = 480  # smaller images are enlarged, so that captions can be read
 
 
 def draw_annotations(dataset: Dataset, image_id: int | str, side: int) -> Image.Image:
     """Draw all annotations of an image; the long side has at most `side` pixels."""
+    check_side(side)
     image = int(find_images(dataset, "image_id", [image_id])[0])
     outlines = [
         Outline(to_box(dataset.boxes[row]), color_of(label), name_of(dataset, label))
@@ -33,6 +35,12 @@ def draw_annotations(dataset: Dataset, image_id: int | str, side: int) -> Image.
     stored_side = max(read_header_size(str(path)) or (side, side))
     enlarged_side = max(stored_side, MIN_SIDE_PIXELS)
     return draw_panel(Panel(path, outlines), min(side, enlarged_side))
+
+
+def check_side(side: int) -> None:
+    """Raise a UsageError if the side of a picture is too small or not a whole number."""
+    if not isinstance(side, int) or isinstance(side, bool) or side < MIN_PICTURE_PIXELS:
+        raise UsageError(f"side is {side!r}; expected at least {MIN_PICTURE_PIXELS} pixels")
 
 
 def image_file(dataset: Dataset, image: int) -> Path:
