@@ -247,6 +247,14 @@ OTHERS = [
         weight=5,
     ),
     Variant(
+        "report-audit",
+        "report in/audit",
+        "noisy audit",
+        f"{AUDIT_FILES} noisy/truth.parquet noisy/*.json noisy/images/*.png",
+        ("", "--truth in/noisy/truth.parquet", "--embed", "--no-embed", "--json"),
+        may_change="audit/report* audit/figures*",
+    ),
+    Variant(
         "review",
         "review in/audit --no-open",
         "noisy audit",
@@ -393,6 +401,14 @@ OTHERS = [
         "--size --seed",
         "dataset",
         weight=2,
+    ),
+    Variant(
+        "quickstart",
+        "quickstart --images 10 --out out",
+        "matrix.csv",
+        "matrix.csv",
+        ("", "--json"),
+        weight=1,
     ),
 ]
 VARIANTS = {

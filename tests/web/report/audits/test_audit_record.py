@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmend.auditing.fixes.choosing import YIELD_PRECISIONS, choose_fixes, count_yields
+from boxmend.auditing.fixes.choosing import (
+    KINDS_BY_OPTION,
+    YIELD_PRECISIONS,
+    choose_fixes,
+    count_yields,
+)
 from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.errors import DataError, UsageError
 from boxmend.web.report.audits import gallery as galleries
@@ -53,6 +58,10 @@ def test_levels_agree_with_what_the_command_chooses(run: Path) -> None:
         chosen = choose_fixes(record.fixes, record.latest, precision)
         assert np.flatnonzero(record.levels <= level).tolist() == chosen.rows.tolist()
         assert sum(counts.values()) == len(chosen.rows)
+        for option, kind in KINDS_BY_OPTION.items():
+            alone = choose_fixes(record.fixes, record.latest, precision, (option,)).rows
+            is_shown = (record.own_levels <= level) & (record.fixes.kinds == kind)
+            assert np.flatnonzero(is_shown).tolist() == alone.tolist()
 
 
 def test_the_gallery_has_every_fix_with_its_numbers(run: Path) -> None:
