@@ -16,6 +16,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ ENCODERS = {  # what makes an output, by the type of the output; the first avail
     "image/png": "_repr_png_",
     "image/jpeg": "_repr_jpeg_",
 }
+COMMAND = re.compile(r"^!((?:\\\n|.)*)", re.MULTILINE)
 JPEG_QUALITY = 85
 Notebook = dict[str, Any]
 Output = dict[str, Any]
@@ -106,8 +108,8 @@ def _run_cell(source: str, names: dict[str, Any], number: int) -> Iterator[Outpu
 
 
 def _replace_commands(source: str) -> str:
-    lines = source.split("\n")
-    return "\n".join(f"_run_command({ln[1:]!r})" if ln.startswith("!") else ln for ln in lines)
+    """Return a cell with calls for its shell commands; a backslash continues a command."""
+    return COMMAND.sub(lambda found: f"_run_command({found[1]!r})", source)
 
 
 def _run_command(command: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from run_notebooks import read_notebook
+from run_notebooks import COMMAND, read_notebook
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTENSIONS = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg"}
@@ -56,9 +56,9 @@ def _link_pages(text: str) -> str:
 
 
 def _render_code(source: str) -> str:
-    lines = source.split("\n")
-    if all(line.startswith(("!", "#")) or not line for line in lines):
-        return "```sh\n" + "\n".join(line.removeprefix("!") for line in lines) + "\n```"
+    """Return a block of Python, or of shell commands if the cell has nothing else."""
+    if not COMMAND.sub("", source).strip():
+        return "```sh\n" + COMMAND.sub(r"\1", source) + "\n```"
     return f"```python\n{source}\n```"
 
 

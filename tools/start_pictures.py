@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from boxmend.auditing.audit import AuditSettings
 from boxmend.auditing.fixes.table import Kind
@@ -24,7 +24,7 @@ OUT = Path(__file__).resolve().parent.parent / "docs" / "images" / "start"
 CHROMIUM = "/usr/bin/chromium"
 NUM_SCENES = 4
 SHOWN_KINDS = (Kind.WRONG_LABEL, Kind.MISSING)
-DESKTOP = {"width": 1180, "height": 720}
+DESKTOP: ViewportSize = {"width": 1180, "height": 720}
 JPEG_QUALITY = 82
 
 

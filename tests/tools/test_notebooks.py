@@ -139,7 +139,7 @@ def open_picture(encoded: str) -> Image.Image:
 def test_a_notebook_runs_in_a_folder_of_its_own_and_keeps_its_source(
     running: dict[str, Any],
 ) -> None:
-    cells = [code_cell("!echo one > file\n!cat file; ls"), code_cell("open('file').read()")]
+    cells = [code_cell("!echo one > file\n!cat \\\n  file; ls"), code_cell("open('file').read()")]
     notebook = {"cells": [{"cell_type": "markdown", "source": ["# T"]}, *cells]}
     again = running["execute"](notebook)
     assert [stored_texts(cell) for cell in again["cells"][1:]] == [["one\nfile\n"], ["'one\\n'"]]
@@ -184,7 +184,9 @@ def test_a_notebook_becomes_a_page_with_files_for_its_pictures(
     table = {"text/html": ["<style scoped>\n", "th {}</style>", '<table border="1">\n', "</table>"]}
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": ["# A\n", "[b](b.ipynb)"]},
-        code_cell("!boxmend info", {"output_type": "stream", "text": ["one\n", "two\n"]}),
+        code_cell(
+            "!boxmend \\\n  info\n!ls", {"output_type": "stream", "text": ["one\n", "two\n"]}
+        ),
         code_cell("x", {**result, "data": {"image/png": PIXEL}}, alt="A pixel"),
         code_cell("y", {**result, "data": table}),
         code_cell("z", {**result, "data": {"text/plain": ["3"]}}),
@@ -201,7 +203,7 @@ def test_a_notebook_becomes_a_page_with_files_for_its_pictures(
     assert (out / "more/a.md").read_text().split("\n\n") == [
         "# A\n[b](b.md)",
         "*This page is a notebook: [a.ipynb](a.ipynb).*",
-        "```sh\nboxmend info\n```",
+        "```sh\nboxmend \\\n  info\nls\n```",
         "```text\none\ntwo\n```",
         "```python\nx\n```",
         "![A pixel](a-1.png)",
