@@ -130,7 +130,8 @@ def fabricated(address: str) -> AuditResult:
     detected = Detected(dataset.image_rows, dataset.labels, np.ones(len(dataset)), dataset.boxes)
     result = replace(audit_without_probe(dataset, detected), fixes=table_of(dataset, FIXES))
     detections = boxmend.Predictions(["a.png"], [[1, 2, 3, 4]], ["van"], [0.5]).resolve(dataset)
-    return AuditResult(CompletedAudit(dataset, detections, NO_PROBE, result, ("a note",), ()))
+    notes = ("a <b>note</b>", "a long note " * 30, "a third one")
+    return AuditResult(CompletedAudit(dataset, detections, NO_PROBE, result, notes, ()))
 
 
 @pytest.mark.parametrize("format", ["coco", "voc", "yolo"])
@@ -218,12 +219,16 @@ def test_an_audit_is_described_in_ten_lines(tmp_path: Path) -> None:
     lines = repr(audit).splitlines()
     assert lines[0] == "AuditResult: 4 annotations in 2 images"
     assert lines[3].endswith("1 proposed fixes")
-    assert len(lines) <= 10
+    assert lines[6] == "  a <b>note</b>"
+    assert lines[7].endswith("…")
+    assert lines[8] == "  1 more in `notes`"
+    assert len(lines) == 9
     assert "tighter" in audit._repr_html_()
+    assert "a &lt;b&gt;note" in audit._repr_html_()
     mended = audit.mended(0)
     assert repr(mended).splitlines()[-1] == "  5 changes, expected precision 0.800"
     assert audit.to_json()["fixes"]["missing"]["listed"] == 1
-    assert audit.notes == ("a note",)
+    assert len(audit.notes) == 3
 
 
 @pytest.mark.parametrize(

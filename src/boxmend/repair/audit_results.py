@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,8 @@ KIND_OF_RATE = {
     "duplicates": Kind.DUPLICATE,
 }
 KINDS = tuple(kind.words for kind in Kind)
-MAX_NOTE_CHARACTERS = 100  # of a note in `repr`
+MAX_NOTES = 2  # in `repr`, which has at most ten lines
+MAX_NOTE_CHARACTERS = 100
 
 
 def audit(
@@ -141,12 +143,15 @@ class AuditResult:
         ]
         num_images = len(self.dataset.images)
         head = f"AuditResult: {self.columns.num_judged:,} annotations in {num_images:,} images"
-        notes = [f"  {len(self.notes)} notes; see `notes`"] if self.notes else []
-        return "\n".join([head, *lines, *notes])
+        notes = [f"  {_shorten(note)}" for note in self.notes[:MAX_NOTES]]
+        hidden = len(self.notes) - MAX_NOTES
+        more = [f"  {hidden} more in `notes`"] if hidden > 0 else []
+        return "\n".join([head, *lines, *notes, *more])
 
     def _repr_html_(self) -> str:
-        """Return the rates and the first fixes as HTML, for notebooks."""
-        return self.rates._repr_html_() + self.fixes._repr_html_()
+        """Return the notes, the rates and the first fixes as HTML, for notebooks."""
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return notes + self.rates._repr_html_() + self.fixes._repr_html_()
 
     def _find_row(self, fix: Any) -> int:
         """Return the row of a fix; raise a UsageError if there is no such fix."""
@@ -161,6 +166,11 @@ class AuditResult:
         if not is_row or not -len(ids) <= fix < len(ids):
             raise UsageError(f"fix is {fix!r}; expected a row from 0 to {len(ids) - 1}, or an id")
         return int(fix) % len(ids)
+
+
+def _shorten(note: str) -> str:
+    line = " ".join(note.split())
+    return line if len(line) <= MAX_NOTE_CHARACTERS else f"{line[: MAX_NOTE_CHARACTERS - 1]}…"
 
 
 def _percent(share: Share) -> str:
