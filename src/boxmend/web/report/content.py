@@ -31,7 +31,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Table:
+class SummaryTable:
     """A table of the summary; the first cell of a row is its heading."""
 
     title: str
@@ -49,7 +49,7 @@ class ReportSummary:
     groups: list[tuple[str, list[Tile]]]
     patterns: list[Pattern]
     facts: list[tuple[str, str]]
-    tables: tuple[Table, ...] = ()
+    tables: tuple[SummaryTable, ...] = ()
     notes: tuple[str, ...] = ()  # about the inputs, as the audit gave them
 
 

@@ -16,7 +16,7 @@ from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.errors import DataError, UsageError
 from boxmend.web.report.audits import gallery as galleries
 from boxmend.web.report.audits.gallery import (
-    Answer,
+    FixAnswer,
     audit_columns,
     audit_gallery_of,
     request_audit_pictures,
@@ -78,7 +78,7 @@ def test_the_gallery_has_every_fix_with_its_numbers(run: Path) -> None:
     ids = [str(number) for number in record_of(run).dataset.annotation_ids.tolist()]
     assert table["id"] == [ids[0], ids[2], ids[4], "", ids[8], ids[10], ids[12], ids[14]]
     assert table["kept"] == ["", "", "", "", "", ids[11], "", ""]
-    assert table["answer"] == [Answer.OPEN] * 8
+    assert table["answer"] == [FixAnswer.OPEN] * 8
     assert table["precisions"] == list(YIELD_PRECISIONS)
     assert table["options"] == ["labels", "boxes", "missing", "spurious", "duplicates"]
     assert "mark" not in table
@@ -112,8 +112,8 @@ def test_verdicts_are_shown_and_change_the_probabilities(run: Path) -> None:
     )
     table = table_of(run)
     assert table["answer"][:4] == [
-        *(Answer.ACCEPTED, Answer.REJECTED, Answer.CHANGED),
-        Answer.OPEN,
+        *(FixAnswer.ACCEPTED, FixAnswer.REJECTED, FixAnswer.CHANGED),
+        FixAnswer.OPEN,
     ]
     assert table["p_fix"][6] < 0.4  # a sure label of two was rejected
 

@@ -31,7 +31,7 @@ MAX_SHOWN = 20_000  # fixes; the page stays fast with so many
 OPTION_OF = {kind: option for option, kind in KINDS_BY_OPTION.items()}
 
 
-class Answer(IntEnum):
+class FixAnswer(IntEnum):
     """What people say about a fix; the page has a text for each."""
 
     OPEN = 0
@@ -139,12 +139,12 @@ def _truth_columns(gallery: AuditGallery) -> dict[str, Column]:
     return {"mark": marks[gallery.rows].tolist(), "truth": labels[fixes.rows].tolist()}
 
 
-def _answer(verdict: Verdict | None) -> Answer:
+def _answer(verdict: Verdict | None) -> FixAnswer:
     if verdict is None:
-        return Answer.OPEN
+        return FixAnswer.OPEN
     if verdict.answer != ACCEPT:
-        return Answer.REJECTED
-    return Answer.ACCEPTED if verdict.is_plain else Answer.CHANGED
+        return FixAnswer.REJECTED
+    return FixAnswer.ACCEPTED if verdict.is_plain else FixAnswer.CHANGED
 
 
 def _ids(record: AuditRecord, rows: Rows) -> list[str]:

@@ -17,7 +17,7 @@ from boxmend.auditing.fixes.table import GOOD_IOU, Kind
 from boxmend.scoring.fixes import IN_ALL
 from boxmend.scoring.repairs import RepairCounts, count_repairs
 from boxmend.web.report.audits.record import AuditRecord, RecordedShare
-from boxmend.web.report.content import Pattern, ReportSummary, Table, Tile
+from boxmend.web.report.content import Pattern, ReportSummary, SummaryTable, Tile
 from boxmend.web.report.wording import many, noun, percent, short_address
 from boxmend.web.text import display_text
 
@@ -176,10 +176,10 @@ def _truth_tiles(repairs: dict[str, RepairCounts]) -> Iterator[Tile]:
         yield Tile(percent(right / total.applied), "of the applied fixes right", note)
 
 
-def _truth_table(repairs: dict[str, RepairCounts]) -> Table | None:
+def _truth_table(repairs: dict[str, RepairCounts]) -> SummaryTable | None:
     if not repairs:
         return None
-    return Table(
+    return SummaryTable(
         title="Errors found and repaired, by the truth",
         headings=("kind", "errors", "found", "repaired", "wrong fixes"),
         rows=[
@@ -197,12 +197,12 @@ def _truth_table(repairs: dict[str, RepairCounts]) -> Table | None:
     )
 
 
-def _yield_table(record: AuditRecord) -> Table | None:
+def _yield_table(record: AuditRecord) -> SummaryTable | None:
     yields = count_yields(record.fixes, record.latest)
     kinds = [kind.words for kind in Kind if (record.fixes.kinds == kind).any()]
     if not kinds:
         return None
-    return Table(
+    return SummaryTable(
         title="Fixes that a precision applies",
         headings=("precision", *kinds, "in all"),
         rows=[
@@ -222,7 +222,7 @@ def _yield_table(record: AuditRecord) -> Table | None:
     )
 
 
-def _probe_table(record: AuditRecord) -> Table | None:
+def _probe_table(record: AuditRecord) -> SummaryTable | None:
     probe = record.recorded.probe
     if not probe:
         return None
@@ -235,7 +235,7 @@ def _probe_table(record: AuditRecord) -> Table | None:
         )
         for kind, counts in probe.items()
     ]
-    return Table(
+    return SummaryTable(
         title="Reliability, measured by planted errors",
         headings=("kind", "planted", "found, %", "of those fixed rightly, %"),
         rows=rows,
