@@ -58,7 +58,7 @@ def test_fixes_hold_their_promise() -> None:
     one, found = noisy()
     fixes = found.fixes
     for kind, least, low, high in (
-        (Kind.WRONG_LABEL, 0.8, -0.02, 0.08),
+        (Kind.WRONG_LABEL, 0.8, -0.02, 0.09),  # cautious: rates of wrong labels count less
         (Kind.BAD_BOX, 0.8, -0.01, 0.015),
         (
             Kind.SPURIOUS,

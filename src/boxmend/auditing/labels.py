@@ -27,8 +27,8 @@ class LabelConstants:
     model_error: float = 0.15  # relative error of an estimated rate
     min_trust: float = 0.1  # in the rates of planted wrong labels
     alike_background_rate: float = 0.007  # of look-alikes that a confident detector confuses
-    spread_excess: float = 0.55  # relative excess of rates between other classes, times the rate
-    alike_excess: float = 0.4  # of rates between look-alikes
+    spread_excess: float = 0.33  # relative excess of rates between other classes, times the rate
+    alike_excess: float = 0.3  # of rates between look-alikes
     model_weight: float = 0.5  # of the confusion model, beside the counts, in log odds
     noise_background_rate: float = 0.03  # of confused look-alikes, per squared box noise
     max_odds_factor: float = 1.3  # by which blending may raise the odds, to keep their sum
