@@ -24,6 +24,7 @@ IMAGE_KINDS = {
     "size-differs",
     "exif-rotation",
     "duplicate-image",
+    "near-duplicate",
 }  # findings about image files, which `repair` does not change
 FINDINGS_PER_KIND = 5  # printed without --all
 
