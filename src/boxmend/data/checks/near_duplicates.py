@@ -18,7 +18,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
 from boxmend.data.images.appearance import HASH_SIDE
 from boxmend.data.images.reading import InspectedImage
-from boxmend.data.types import Floats, Rows
+from boxmend.data.types import Rows
 
 MAX_DIFFERENT_BITS = 72  # of the 256 bits of a hash
 MAX_DIFFERENT_CORNER_BITS = (
@@ -114,7 +114,7 @@ def _take_corners(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.packbits(corners, axis=1).view(np.uint64).ravel()
 
 
-def _standardise_thumbnails(images: Sequence[InspectedImage]) -> Floats:
+def _standardise_thumbnails(images: Sequence[InspectedImage]) -> NDArray[np.float32]:
     """Return thumbnails [n, pixels] whose products are correlations."""
     texts = [image.appearance.thumbnail for image in images if image.appearance is not None]
     pixels = np.frombuffer(b"".join(texts), np.uint8).reshape(len(images), -1).astype(np.float32)
