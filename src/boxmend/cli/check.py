@@ -39,9 +39,7 @@ def check(  # noqa: PLR0913  # the options of a command are its arguments
     writing: WritingOptions | None = None,
     open_images: Annotated[
         bool,
-        Parameter(
-            help="Open and validate every image file, and compare those of different splits."
-        ),
+        Parameter(help="Open and validate all image files; compare those of different splits."),
     ] = True,
     fix: Annotated[bool, Parameter(help="Write a repaired copy to --out.", negative="")] = False,
     out: Annotated[Path | None, Parameter(help="Folder for the repaired copy.")] = None,
