@@ -76,6 +76,13 @@ def test_a_copy_in_another_split_is_a_warning_with_both_names(kind: str, tmp_pat
     assert "this image is in 'val', the other in 'train'" in finding.message
 
 
+def test_the_closest_pairs_come_first(tmp_path: Path) -> None:
+    copies = {"2.png": COPIES["cropped"](draw(0)), "3.png": COPIES["half as large"](draw(1))}
+    pictures = {"0.png": draw(0), "1.png": draw(1)} | copies
+    found = find_copies(tmp_path, pictures, ["train", "train", "val", "val"])
+    assert [finding.image for finding in found] == ["3.png", "2.png"]
+
+
 def test_copies_in_one_split_are_not_reported(tmp_path: Path) -> None:
     pictures = {"a.png": draw(0), "b.png": compress(draw(0)), "c.png": draw(1)}
     assert find_copies(tmp_path, pictures, ["train"] * 3) == []

@@ -51,7 +51,7 @@ def find_parts(dataset: Dataset) -> list[str | int]:
 def check_near_duplicates(
     dataset: Dataset, inspected: Mapping[str, InspectedImage]
 ) -> Iterator[Finding]:
-    """Yield a finding for each image that looks like one of an earlier split.
+    """Yield a finding for each image that looks like one of an earlier split, closest pairs first.
 
     Only the most similar image is named. Images with the same bytes are left out: they have a
     finding of their own.
@@ -65,7 +65,8 @@ def check_near_duplicates(
     ]
     images = [inspected[dataset.images.paths[row]] for row in rows]
     splits = np.array([ranks[parts[row]] for row in rows], np.int64)
-    for place, other, bits in find_matches(images, splits):
+    matches = sorted(find_matches(images, splits), key=lambda match: match.bits)
+    for place, other, bits in matches:
         if images[place].digest != images[other].digest:
             yield _make_finding(dataset, rows[place], rows[other], bits)
 
