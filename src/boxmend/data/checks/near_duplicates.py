@@ -3,8 +3,8 @@
 The perceptual hashes of two copies differ in few of their bits, whatever the format, the size, the
 brightness and a narrow crop. Small objects before a plain sky have similar hashes, too, so the
 thumbnails must agree as well. The limits come from photographs of VOC 2007: all copies that were
-re-encoded, resized or 3% cropped are found, and 19 of 50 million pairs of images are reported, all
-of them pictures of the same scene.
+re-encoded, resized or 3% cropped are found, and 19 of 50 million pairs of images are reported, each
+of the same scene or subject.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
