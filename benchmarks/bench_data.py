@@ -1,4 +1,4 @@
-"""How fast annotations go in and out, as ratios to pycocotools and json from one run.
+"""Measure the speed of reading and writing, as ratios to pycocotools and json in one run.
 
 Every task runs in a process of its own, so that its peak memory is its own; tasks take turns,
 and of several rounds the median counts. The second file has outlines, and images beside it.
@@ -125,7 +125,7 @@ def write_json(file: Path) -> Callable[[], object]:
 
 
 def noise_boxmend(file: Path) -> Callable[[], object]:
-    """The whole noise command, which links the images where there are any."""
+    """Return a run of the whole noise command, which links the images if there are any."""
     out = file.parent / f"noisy-{time.time_ns()}"
     images_as = "link" if (file.parent / "images").is_dir() else "none"
     tokens = ["noise", str(file), "--labels", "symmetric:0.4", "--boxes", "uniform:0.4"]
@@ -134,7 +134,7 @@ def noise_boxmend(file: Path) -> Callable[[], object]:
 
 
 def load_and_dump(file: Path) -> Callable[[], object]:
-    """json.load and json.dump of the file."""
+    """Return a run of json.load and json.dump on the file."""
 
     def both() -> None:
         with file.open() as opened:
@@ -146,7 +146,7 @@ def load_and_dump(file: Path) -> Callable[[], object]:
 
 
 def check_boxmend(file: Path) -> Callable[[], object]:
-    """The check command without opening images."""
+    """Return a run of the check command that opens no images."""
     return lambda: _quietly(["check", str(file), "--no-open-images"])
 
 
@@ -166,7 +166,7 @@ TASKS = {
     "check boxmend": check_boxmend,
 }
 Bar = tuple[str, str, str, float]
-BARS: list[Bar] = [  # what is compared, to what, by which measure, and the most it may be
+BARS: list[Bar] = [  # task, task to compare it with, measure, maximum ratio
     ("read boxmend", "read pycocotools", "seconds", 0.25),
     ("read boxmend", "read pycocotools", "megabytes", 0.5),
     ("write boxmend", "write json.dump", "seconds", 0.2),
@@ -182,10 +182,10 @@ GROWING = ("read boxmend", "write boxmend", "noise boxmend", "check boxmend")
 
 
 def peak_megabytes() -> float:
-    """The most memory this process has had.
+    """Return the peak memory of this process in MiB.
 
-    Linux counts in ru_maxrss what a process was before it became another program; the high-water
-    mark of its memory begins anew.
+    On Linux, ru_maxrss includes the memory of the program that this process was before; VmHWM does
+    not.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -228,13 +228,13 @@ def compare(file: Path, rounds: int, tasks: Iterable[str], bars: list[Bar]) -> N
             of_task.append(measure_apart(task, file))
     medians: dict[str, dict[str, float]] = {
         task: {
-            key: statistics.median(one[key] for one in of_task) for key in ("seconds", "megabytes")
+            key: statistics.median(run[key] for run in of_task) for key in ("seconds", "megabytes")
         }
         for task, of_task in figures.items()
     }
     print("| task | seconds | peak MB |\n|---|---|---|")
-    for task, found in medians.items():
-        print(f"| {task} | {found['seconds']:.2f} | {found['megabytes']:.0f} |")
+    for task, median in medians.items():
+        print(f"| {task} | {median['seconds']:.2f} | {median['megabytes']:.0f} |")
     print("\n| compared | measure | ratio | at most |\n|---|---|---|---|")
     for task, other, key, most in bars:
         ratio = medians[task][key] / medians[other][key]

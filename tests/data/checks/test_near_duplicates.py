@@ -54,7 +54,8 @@ def find_copies(
 ) -> list[Finding]:
     """Return the findings about near-duplicates after saving the pictures as 0.png, 1.png, ..."""
     dataset = with_pictures(folder, pictures, splits)
-    return [one for one in check(dataset, jobs=jobs) if one.kind == "near-duplicate"]
+    findings = check(dataset, jobs=jobs)
+    return [finding for finding in findings if finding.kind == "near-duplicate"]
 
 
 def with_pictures(folder: Path, pictures: dict[str, Image.Image], splits: list[str]) -> Dataset:
@@ -113,12 +114,12 @@ def test_blank_and_nearly_blank_images_are_no_near_duplicates(tmp_path: Path) ->
 
 def test_addresses_without_splits_count_as_splits(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
-    one = with_pictures(tmp_path, {"a.png": draw(0)}, ["all"])
+    dataset = with_pictures(tmp_path, {"a.png": draw(0)}, ["all"])
     other = with_pictures(tmp_path / "b", {"a.png": compress(draw(0))}, ["all"])
     other.sources[0].group = 1
-    findings = [one for one in check(join([one, other]), jobs=1) if one.kind == "near-duplicate"]
-    (finding,) = findings
-    assert "the other is in another dataset: " in finding.message
+    findings = check(join([dataset, other]), jobs=1)
+    (message,) = [finding.message for finding in findings if finding.kind == "near-duplicate"]
+    assert "the other is in another dataset: " in message
 
 
 def test_worker_processes_find_the_same(tmp_path: Path) -> None:
