@@ -14,7 +14,7 @@ from boxmend.auditing.calibration import Share
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.predictions import Predictions, ResolvedPredictions, read_predictions
 from boxmend.auditing.predictions.raw import UNKNOWN_FOLD
-from boxmend.auditing.probing import PROBE
+from boxmend.auditing.probing import PROBE, describe_probe
 from boxmend.auditing.provenance import provenance_warnings
 from boxmend.data.arguments import check_length, refuse_rows, to_boxes, to_labels, to_scores
 from boxmend.data.dataset import Dataset
@@ -71,7 +71,7 @@ def summarise_audit(
         "rates": {name: _round_share(share) for name, share in audit.rates.items()},
         "box_noise": _round_share(audit.box_noise),
         "fixes": {kind.words: _count_fixes(audit.fixes, kind) for kind in Kind},
-        "probe": probe and {kind.words: counts.to_json() for kind, counts in probe.items()},
+        "probe": None if probe is None else describe_probe(probe),
         "notes": list(notes),
     }
 

@@ -23,7 +23,12 @@ from boxmend.auditing.evidence import select_objects
 from boxmend.auditing.fixes.run_fixes import AUDIT_FILE
 from boxmend.auditing.fixes.table import FIXES_FILE, write_fixes
 from boxmend.auditing.judging import AuditInputs, judge_annotations
-from boxmend.auditing.run_evidence import find_judged_rows, gather_run_evidence, judge_by_losses
+from boxmend.auditing.run_evidence import (
+    find_judged_rows,
+    gather_run_evidence,
+    judge_by_losses,
+    read_estimate,
+)
 from boxmend.auditing.tables import make_fixes
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, stage_folder
@@ -130,6 +135,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
         select_objects(dataset, none),
         dataset.images.sizes,
         detected=None,
+        box_noise=read_estimate(opened.run, "box_noise"),
     )
     labels = judge_by_losses(opened, rows, evidence)
     opinion = judge_annotations(scene, evidence, np.random.default_rng(SEED), labels)
