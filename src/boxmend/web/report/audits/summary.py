@@ -223,16 +223,17 @@ def _probe_table(record: AuditRecord) -> SummaryTable | None:
         return None
     rows = [
         (
-            display_text(kind),
+            display_text(f"{kind}: {cause}" if cause else kind),
             f"{counts.planted:,}",
             _share_text(counts.found_share),
             _share_text(counts.right_share),
         )
-        for kind, counts in probe.items()
+        for kind, of_kind in probe.items()
+        for cause, counts in (of_kind.causes or {"": of_kind}).items()
     ]
     return SummaryTable(
         title="Reliability, measured by planted errors",
-        headings=("kind", "planted", "found, %", "of those fixed, %"),
+        headings=("kind and cause", "planted", "found, %", "of those fixed, %"),
         rows=rows,
         note=(
             "The audit planted errors in annotations that seem right and audited again. Found: "
