@@ -38,7 +38,7 @@ class SummaryTable:
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     note: str = ""
-    links: tuple[str, ...] = ()  # the view of the gallery that each row leads to
+    links: tuple[str, ...] = ()  # the view of the gallery that each heading leads to, or empty
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,22 @@ RECORDED: dict[str, Any] = {
             "right": 15,
             "found_share": share(0.75, 0.6, 0.85),
             "right_share": share(0.5, 0.33, 0.67),
+            "causes": {
+                "any other class": {
+                    "planted": 25,
+                    "found": 25,
+                    "right": 10,
+                    "found_share": share(1.0, 0.87, 1.0),
+                    "right_share": share(0.4, 0.23, 0.59),
+                },
+                "a class that <b>looks alike": {
+                    "planted": 15,
+                    "found": 5,
+                    "right": 5,
+                    "found_share": share(0.333, 0.15, 0.58),
+                    "right_share": share(1.0, 0.57, 1.0),
+                },
+            },
         },
         "missing": {
             "planted": 40,

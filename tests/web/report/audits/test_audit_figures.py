@@ -71,8 +71,13 @@ def test_the_probe_shows_what_was_found_and_fixed(run: Path) -> None:
     figure = probe(record_of(run))
     assert figure is not None
     assert figure.rows == [
-        ("wrong label", 40, 30, 15, 0.75, 0.6, 0.85, 0.5, 0.33, 0.67),
-        ("missing", 40, 0, 0, 0.0, 0.0, 0.09, None, None, None),
+        ("wrong label", "all", 40, 30, 15, 0.75, 0.6, 0.85, 0.5, 0.33, 0.67),
+        ("wrong label", "any other class", 25, 25, 10, 1.0, 0.87, 1.0, 0.4, 0.23, 0.59),
+        (
+            *("wrong label", "a class that <b>looks alike", 15, 5, 5),
+            *(0.333, 0.15, 0.58, 1.0, 0.57, 1.0),
+        ),
+        ("missing", "all", 40, 0, 0, 0.0, 0.0, 0.09, None, None, None),
     ]
     # The legend has one of each; nothing of the missing ones was found, so nothing was fixed.
     assert len(found(figure.svg, "circle", "series-1")) == 1 + 2

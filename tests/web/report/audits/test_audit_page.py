@@ -64,12 +64,13 @@ def rows_of(path: Path, title: str) -> list[list[str]]:
 
 def test_yields_are_counted_by_kind_and_lead_to_the_gallery(run: Path) -> None:
     path = write_report(run).path
-    hidden = ": show them"
     assert rows_of(path, "Fixes that a precision applies") == [
-        [f"0.95{hidden}", "2", "1", "0", "0", "0", "3"],
-        [f"0.9{hidden}", "2", "1", "1", "0", "0", "4"],
-        [f"0.8{hidden}", "2", "1", "1", "1", "0", "5"],
-        [f"0.7{hidden}", "3", "1", "1", "1", "1", "7"],
+        ["wrong label", "2", "2", "2", "3"],
+        ["bad box", "1", "1", "1", "1"],
+        ["missing", "0", "1", "1", "1"],
+        ["spurious", "0", "0", "1", "1"],
+        ["duplicate", "0", "0", "0", "1"],
+        ["in all", "3", "4", "5", "7"],
     ]
     hrefs = [a.get("href") for tag, a in parts_of(path).tags if tag == "a"]
     assert {"#precision=0.95", "#precision=0.7", "#pair=0-2"} <= set(hrefs)
@@ -77,7 +78,8 @@ def test_yields_are_counted_by_kind_and_lead_to_the_gallery(run: Path) -> None:
 
 def test_the_probe_is_a_table_of_shares_with_intervals(run: Path) -> None:
     assert rows_of(write_report(run).path, "Reliability, measured by planted errors") == [
-        ["wrong label", "40", "75 (60\u201385)", "50 (33\u201367)"],
+        ["wrong label: any other class", "25", "100 (87\u2013100)", "40 (23\u201359)"],
+        ["wrong label: a class that <b>looks alike", "15", "33 (15\u201358)", "100 (57\u2013100)"],
         ["missing", "40", "0 (0\u20139)", "\u2013"],
     ]
 

@@ -20,6 +20,7 @@ _RATES = {
     "spurious": "spurious",
     "duplicates": "duplicates",
 }
+_ALL_CAUSES = "all"
 _OFFSET = 5.0  # of the two intervals of a row from its middle
 _BAR_SHARE = 0.68  # of the height of a row
 
@@ -120,10 +121,12 @@ def probe(record: AuditRecord) -> Figure | None:
         parts.append(_interval(plot, at, counts.right_share, "series-2", is_hollow=True))
     parts.append(axes.across(plot, ticks, percent_texts(ticks)))
     svg = drawing(name, title, caption, (WIDTH, plot.bottom + 28), "".join(parts))
-    columns = ("kind", "planted", "found", "right", *_columns("found"), *_columns("right"))
+    counted = ("planted", "found", "right", *_columns("found"), *_columns("right"))
+    columns = ("kind", "cause", *counted)
     rows: list[Cells] = [
-        (kind, c.planted, c.found, c.right, *_cells(c.found_share), *_cells(c.right_share))
-        for kind, c in known.items()
+        (kind, cause, c.planted, c.found, c.right, *_cells(c.found_share), *_cells(c.right_share))
+        for kind, of_kind in known.items()
+        for cause, c in {_ALL_CAUSES: of_kind, **of_kind.causes}.items()
     ]
     return Figure(name, title, caption, svg, columns, rows)
 

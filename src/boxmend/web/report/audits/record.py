@@ -43,13 +43,14 @@ class RecordedShare(msgspec.Struct):
 
 
 class RecordedProbe(msgspec.Struct):
-    """Counts of the errors of one kind that the probe planted."""
+    """Counts of the errors of one kind that the probe planted, and of each of their causes."""
 
     planted: Count
     found: Count
     right: Count
     found_share: RecordedShare | None
     right_share: RecordedShare | None
+    causes: "dict[str, RecordedProbe]" = {}
 
 
 class RecordedAudit(msgspec.Struct):

@@ -202,23 +202,18 @@ def _yield_table(record: AuditRecord) -> SummaryTable | None:
     kinds = [kind.words for kind in Kind if (record.fixes.kinds == kind).any()]
     if not kinds:
         return None
+    totals = [sum(counts.values()) for counts in yields.values()]
+    rows = [(kind, *(f"{counts[kind]:,}" for counts in yields.values())) for kind in kinds]
     return SummaryTable(
         title="Fixes that a precision applies",
-        headings=("precision", *kinds, "in all"),
-        rows=[
-            (
-                f"{precision}",
-                *(f"{counts[kind]:,}" for kind in kinds),
-                f"{sum(counts.values()):,}",
-            )
-            for precision, counts in yields.items()
-        ],
+        headings=("precision", *(f"{precision}" for precision in yields)),
+        rows=[*rows, (IN_ALL, *(f"{total:,}" for total in totals))],
         note=(
             "A lower precision applies more fixes, and more of them are wrong. The counts hold if "
             "all kinds are applied together; if you choose one kind in the gallery, its fixes have "
             "to reach the precision alone."
         ),
-        links=tuple(f"precision={precision}" for precision in yields),
+        links=("", *(f"precision={precision}" for precision in yields)),
     )
 
 
@@ -228,20 +223,21 @@ def _probe_table(record: AuditRecord) -> SummaryTable | None:
         return None
     rows = [
         (
-            display_text(kind),
+            display_text(f"{kind}: {cause}" if cause else kind),
             f"{counts.planted:,}",
             _share_text(counts.found_share),
             _share_text(counts.right_share),
         )
-        for kind, counts in probe.items()
+        for kind, of_kind in probe.items()
+        for cause, counts in (of_kind.causes or {"": of_kind}).items()
     ]
     return SummaryTable(
         title="Reliability, measured by planted errors",
-        headings=("kind", "planted", "found, %", "of those fixed rightly, %"),
+        headings=("kind and cause", "planted", "found, %", "of those fixed, %"),
         rows=rows,
         note=(
             "The audit planted errors in annotations that seem right and audited again. Found: "
-            "more likely wrong than not. Shares with their 95 % intervals."
+            "more likely wrong than not. Fixed: with a right fix. Shares with their 95 % intervals."
         ),
     )
 
