@@ -7,7 +7,8 @@ with `!` is a shell command, and the value of the last line is shown. The output
 cell prints, and the value as HTML, as a picture or as text, whichever comes first.
 
 The tests execute the notebooks again and compare texts with the stored ones. A cell whose output
-differs between machines, such as a training, has the tag `varies`.
+differs between machines, such as a training, has the tag `varies`. One thread computes, since the
+number of threads changes how sums are rounded.
 """
 
 import ast
@@ -69,7 +70,7 @@ def execute(notebook: Notebook) -> Notebook:
             capture_output=True,
             encoding="utf-8",
             cwd=folder,
-            env={**os.environ, "PATH": commands, "PYTHONUTF8": "1"},
+            env={**os.environ, "PATH": commands, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"},
         )
     if answer.returncode:
         raise RuntimeError(answer.stderr.strip())
