@@ -6,7 +6,7 @@ import torch
 from boxmend.detector import SecondStageOutput, Targets
 from boxmend.detector.assignment import assign
 from boxmend.errors import UsageError
-from boxmend.methods.missing import ANNOTATED_MIN_IOU, find_missing_objects
+from boxmend.methods.missing import MISSING, find_missing_objects
 from boxmend.methods.table import (
     BatchAnnotations,
     Mend,
@@ -123,7 +123,7 @@ def test_labels_and_boxes_may_be_kept_while_objects_are_ignored() -> None:
 def test_the_score_and_the_overlap_have_thresholds(
     score: float, height: float, number: int
 ) -> None:
-    assert ANNOTATED_MIN_IOU == 0.3
+    assert MISSING.annotated_min_iou == 0.3
     annotations = one_image([[0.0, 0, 10, 10]], [0])
     scores = table([[1 - score, 0, score, 0]], [[0.0, 0, 10, height]])
     found = find_missing_objects(annotations, _matches(1), scores, min_score=0.3)

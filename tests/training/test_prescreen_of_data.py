@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from boxmend.data.dataset import Dataset
+from boxmend.methods import mend
 from boxmend.methods.noise_estimator import ESTIMATOR
 from boxmend.methods.table import BoxFeatures
 from boxmend.runs.settings import MendSettings, resolve_settings
@@ -37,7 +38,7 @@ def dataset(tmp_path: Path) -> Dataset:
 @pytest.fixture
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is taken at a handful of annotations."""
-    monkeypatch.setattr("boxmend.methods.mend.MIN_PRESCREEN_ANNOTATIONS", 5)
+    monkeypatch.setattr(mend, "MEND", replace(mend.MEND, min_prescreen_annotations=5))
 
 
 def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> BoxFeatures:
