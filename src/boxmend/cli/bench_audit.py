@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, ReadingOptions
+from boxmend.cli.options import Data, HeldOutPredictions, Json, ReadingOptions
 from boxmend.cli.output import print_measurement, print_table
 from boxmend.errors import ExitStatus, UsageError
 
@@ -23,14 +23,7 @@ app = App(name="audit", usage="boxmend bench audit [OPTIONS] DATA...")
 class ComparisonOptions:
     """The predictions that the finders get, and the truth to compare their findings with."""
 
-    predictions: Annotated[
-        tuple[Path, ...],
-        Parameter(
-            help="Detections of any detector on images it was not trained on, as for `boxmend "
-            "audit`; repeat it to join several.",
-            negative="",
-        ),
-    ] = ()
+    predictions: HeldOutPredictions = ()
     truth: Annotated[
         str | None,
         Parameter(
