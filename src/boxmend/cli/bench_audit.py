@@ -55,12 +55,12 @@ def audit(
     out: Annotated[Path | None, Parameter(help="New JSON file to write the figures to.")] = None,
     json: Json = False,
 ) -> int:
-    """Compare an audit with ObjectLab of cleanlab, FiftyOne and hotcoco.
+    """Compare the audit with ObjectLab, FiftyOne and hotcoco.
 
-    All finders get the same annotations and predictions. For each kind of error a table shows the
-    average precision of their rankings, and precision and recall at their default thresholds. Two
-    more tables show whether the audit's probabilities are calibrated, and whether the fixes chosen
-    for --precision are that precise.
+    All finders get the same annotations and predictions; ObjectLab is part of cleanlab. For each
+    kind of error a table shows the average precision of their rankings, and precision and recall
+    at their default thresholds. Two more tables show whether the audit's probabilities are
+    calibrated, and whether the fixes chosen for --precision are that precise.
 
     Example: boxmend bench audit noisy --predictions detections.json --truth clean
     """

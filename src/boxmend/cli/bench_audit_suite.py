@@ -51,7 +51,7 @@ def audit_suite(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Plant all kinds of noise in a dataset, and measure the audit and other finders on each.
+    """Measure the audit and other finders under all kinds of noise.
 
     The annotations of DATA count as the truth, so they should be as correct as possible. Tables
     show the average precision of every finder by kind of error and regime, whether fixes are as
