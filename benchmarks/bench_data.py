@@ -152,7 +152,7 @@ def peak_megabytes() -> float:
     """The most memory this process has had.
 
     Linux counts in ru_maxrss what a process was before it became another program; the high-water
-    mark of its memory begins anew.
+    mark of its memory starts again.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,4 +1,4 @@
-"""Make a dataset with real annotation errors: blood cells, published and annotated anew.
+"""Make a dataset with real annotation errors: blood cells, as published, and annotated again.
 
     git clone https://github.com/Shenggan/BCCD_Dataset
     git clone https://github.com/lugan113/TXL-PBC_Dataset

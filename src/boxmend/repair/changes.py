@@ -94,7 +94,7 @@ class TakenFixes:
     expected_precision: float | None
     num_left: int  # left for review
     num_likely: int  # of those, with an annotation that is more likely wrong than not
-    yields: dict[float, dict[str, int]]  # fixes that several precisions take, by kind in words
+    yields: dict[float, dict[str, int]]  # fixes that several precisions take, by kind as text
     num_stale: int  # verdicts on fixes that no longer exist
 
 
