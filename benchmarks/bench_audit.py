@@ -96,8 +96,8 @@ def _random_detections(
     of = np.concatenate([first, again])
     is_true = rng.random(near) < np.where(np.arange(near) < len(first), 0.9, 0.4)
     rows = np.concatenate([images[of], rng.integers(0, images.max() + 1, num - near)])
-    told = np.where(is_true, labels[of], rng.integers(0, NUM_LABELS, near))
-    classes = np.concatenate([told, rng.integers(0, NUM_LABELS, num - near)])
+    detected_labels = np.where(is_true, labels[of], rng.integers(0, NUM_LABELS, near))
+    classes = np.concatenate([detected_labels, rng.integers(0, NUM_LABELS, num - near)])
     where = np.concatenate(
         [
             _shaken(rng, boxes[first], 0.08),
@@ -166,12 +166,12 @@ def parts(folder: Path, found: Path) -> dict[str, Any]:
     from boxmend.data.fingerprint import fingerprint
     from boxmend.data.formats import load
 
-    told: dict[str, Any] = {"parts": {}}
+    report: dict[str, Any] = {"parts": {}}
     began, worked = time.perf_counter(), time.process_time()
 
     def record_part(part: str) -> None:
         nonlocal began, worked
-        told["parts"][part] = {
+        report["parts"][part] = {
             "seconds": time.perf_counter() - began,
             "cpu_seconds": time.process_time() - worked,
             "gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB,
@@ -187,7 +187,7 @@ def parts(folder: Path, found: Path) -> dict[str, Any]:
     write_fixes(folder / "fixes.parquet", dataset, result.fixes, fingerprint(dataset))
     record_part("write the fixes")
     counts = {"annotations": len(dataset), "detections": len(predictions)}
-    return {**told, **counts, "fixes": len(result.fixes)}
+    return {**report, **counts, "fixes": len(result.fixes)}
 
 
 def command(folder: Path, found: Path, probe: float) -> dict[str, float]:
@@ -222,10 +222,10 @@ def measure(num_images: int, format: str, probe: float) -> None:
             text=True,
             check=True,
         )
-    told = json.loads(done.stdout)
-    print(f"{num_images:,} images, {told['annotations']:,} annotations, ", end="")
-    print(f"{told['detections']:,} detections, {told['fixes']:,} fixes")
-    for part, one in told["parts"].items():
+    report = json.loads(done.stdout)
+    print(f"{num_images:,} images, {report['annotations']:,} annotations, ", end="")
+    print(f"{report['detections']:,} detections, {report['fixes']:,} fixes")
+    for part, one in report["parts"].items():
         print(f"{part}: {_format_measurement(one)}")
     print(f"the command, with a probe of {probe}: {_format_measurement(whole)}")
     print(f"wanted: at most {MOST_SECONDS} s and {MOST_GIB} GiB")

@@ -85,11 +85,11 @@ def by_pycocotools(folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO(str(folder / "truth.json"))
-        told = COCOeval(truth, truth.loadRes(str(folder / "found.json")), "bbox")
-        told.evaluate()
-        told.accumulate()
-        told.summarize()
-    return {"seconds": time.perf_counter() - start, "figures": told.stats.tolist()}
+        evaluator = COCOeval(truth, truth.loadRes(str(folder / "found.json")), "bbox")
+        evaluator.evaluate()
+        evaluator.accumulate()
+        evaluator.summarize()
+    return {"seconds": time.perf_counter() - start, "figures": evaluator.stats.tolist()}
 
 
 def by_boxmend(folder: Path) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def by_boxmend(folder: Path) -> dict[str, Any]:
     from boxmend.training.evaluation import evaluate
 
     start = time.perf_counter()
-    told = evaluate(predictions=folder / "found.json", data=folder / "truth.json")
-    figures = list(told.figures.values())[:FIGURES]
+    evaluation = evaluate(predictions=folder / "found.json", data=folder / "truth.json")
+    figures = list(evaluation.figures.values())[:FIGURES]
     return {"seconds": time.perf_counter() - start, "figures": figures}
 
 
@@ -137,8 +137,8 @@ def measure_task(task: str, folder: Path) -> dict[str, Any]:
     """Run a task in its own process; return its figures and its peak memory."""
     command = [sys.executable, __file__, "--task", task, "--folder", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    measurement: dict[str, Any] = json.loads(done.stdout)
+    return measurement
 
 
 def compare(num_images: int, rounds: int) -> None:
@@ -146,17 +146,17 @@ def compare(num_images: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_files(folder, num_images)
-        told = [{task: measure_task(task, folder) for task in TASKS} for _ in range(rounds)]
+        measurements = [{task: measure_task(task, folder) for task in TASKS} for _ in range(rounds)]
     seconds = {
-        task: statistics.median(one[task]["seconds"] for one in told)
+        task: statistics.median(one[task]["seconds"] for one in measurements)
         for task in ("pycocotools", "boxmend")
     }
     for task, value in seconds.items():
-        print(f"{task}: {value:.2f} s, {told[0][task]['megabytes']:.0f} MB")
+        print(f"{task}: {value:.2f} s, {measurements[0][task]['megabytes']:.0f} MB")
     for part in PARTS:
-        value = statistics.median(one["parts"]["parts"][part] for one in told)
+        value = statistics.median(one["parts"]["parts"][part] for one in measurements)
         print(f"  {part}: {value:.2f} s")
-    ours, theirs = told[0]["boxmend"]["figures"], told[0]["pycocotools"]["figures"]
+    ours, theirs = measurements[0]["boxmend"]["figures"], measurements[0]["pycocotools"]["figures"]
     pairs = zip(ours, theirs, strict=True)
     apart = max(abs((-1 if a is None else a) - b) for a, b in pairs)
     print(f"largest difference of the {FIGURES} figures: {apart:.1e} (AP {ours[0]:.4f})")
@@ -175,9 +175,9 @@ def main() -> None:
     if chosen.task is None:
         compare(chosen.images, chosen.rounds)
         return
-    told = TASKS[chosen.task](chosen.folder)
+    answer = TASKS[chosen.task](chosen.folder)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(told | {"megabytes": peak}))
+    print(json.dumps(answer | {"megabytes": peak}))
 
 
 if __name__ == "__main__":

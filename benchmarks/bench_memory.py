@@ -122,8 +122,8 @@ class Scale:
 
 def _make_apart(file: Path, annotations: int) -> None:
     """Write a COCO file in a process of its own, whose memory does not count."""
-    told = ["--make", str(file), "--annotations", str(annotations)]
-    subprocess.run([sys.executable, __file__, *told], check=True)
+    arguments = ["--make", str(file), "--annotations", str(annotations)]
+    subprocess.run([sys.executable, __file__, *arguments], check=True)
 
 
 def main() -> None:

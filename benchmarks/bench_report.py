@@ -189,22 +189,22 @@ def tell(folder: Path, annotations: int, num_images: int) -> None:
     run = make_run(folder, annotations, num_images)
     command = [sys.executable, "-m", "boxmend", "report", str(run), "--json"]
     first, again = time_command(command), time_command(command)
-    told = first.answer
-    beside = Path(told["picture_folder"])
+    answer = first.answer
+    beside = Path(answer["picture_folder"])
     size = sum(one.stat().st_size for one in beside.iterdir())
     print("| making the report | |\n|---|---|")
     for what, took in (("the first time", first), ("with its pictures there", again)):
         print(f"| {what} | {took.seconds:.1f} s, of the CPU {took.cpu_seconds:.1f} s |")
-    print(f"| annotations shown | {told['annotations_shown']:,} |")
-    print(f"| the page | {told['bytes'] / 1e6:.1f} MB |")
-    where = "in it" if told["pictures_embedded"] else "beside it"
+    print(f"| annotations shown | {answer['annotations_shown']:,} |")
+    print(f"| the page | {answer['bytes'] / 1e6:.1f} MB |")
+    where = "in it" if answer["pictures_embedded"] else "beside it"
     print(f"| pictures, {where} | {size / 1e6:.0f} MB |")
     chromium = shutil.which("chromium")
     if chromium is None:
         print("\nno Chromium is installed: the page was not opened")
         return
     print("\n| in the page | median | longest |\n|---|---|---|")
-    for what, times in in_the_browser(Path(told["out"]), chromium).items():
+    for what, times in in_the_browser(Path(answer["out"]), chromium).items():
         print(f"| {what} | {statistics.median(times):.0f} ms | {max(times):.0f} ms |")
 
 

@@ -61,11 +61,11 @@ def train_plain(detector: Detector, dataset: Dataset, settings: TrainSettings, p
     sampler = RandomSampler(images, generator=torch.Generator().manual_seed(settings.seed))
     loader = make_data_loader(images, sampler, settings.batch_size, place.device, place.workers)
     number, step = settings.epochs * len(loader), 0
-    told, started = settings.optimisation, time.monotonic()
+    optimisation, started = settings.optimisation, time.monotonic()
     for _ in range(settings.epochs):
         for examples in loader:
-            trainer.set_rate(learning_rate_at(step, number, settings.learning_rate, told))
-            loss = trainer.train_on(examples, told.max_norm or None)
+            trainer.set_rate(learning_rate_at(step, number, settings.learning_rate, optimisation))
+            loss = trainer.train_on(examples, optimisation.max_norm or None)
             step += 1
             if step % LOG_EVERY == 0 or step == number:
                 _say(loss, step, number, step * settings.batch_size / (time.monotonic() - started))

@@ -34,7 +34,8 @@ def added(sources: Sequence[Path], target: Path) -> tuple[int, int]:
 def shortened(one: Result) -> Result:
     """Give a result with its data called by their names."""
     addresses = {
-        name: [Path(address).name for address in told] for name, told in one.data.addresses.items()
+        name: [Path(address).name for address in options]
+        for name, options in one.data.addresses.items()
     }
     data = msgspec.structs.replace(one.data, addresses=addresses)
     return msgspec.structs.replace(one, data=data)
@@ -49,6 +50,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sources", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--to", type=Path, required=True)
-    told = parser.parse_args()
-    number, left_out = added(told.sources, told.to)
-    print(f"{number} lines added to {told.to}, {left_out} left out (failed, or there already)")
+    options = parser.parse_args()
+    number, left_out = added(options.sources, options.to)
+    print(f"{number} lines added to {options.to}, {left_out} left out (failed, or there already)")

@@ -66,9 +66,9 @@ def by_label_studio_sdk(folder: Path, manifest: Manifest) -> str:
         objects.TaskValue(**task)
         for prediction in task["predictions"]:
             ensure_equal(interface.validate_prediction(prediction, return_errors=True), [], "task")
-        told = {one["region"]: one["annotation_id"] for one in task["data"]["boxmend"]}
+        ids_of_regions = {one["region"]: one["annotation_id"] for one in task["data"]["boxmend"]}
         for region in task["predictions"][0]["result"]:
-            regions[told[region["id"]]] = region
+            regions[ids_of_regions[region["id"]]] = region
     for _, annotation in expected(manifest):
         identity = annotation["annotation_id"]
         region = regions.pop(identity)
@@ -234,9 +234,9 @@ def main(folders: list[str]) -> int:
     for folder in map(Path, folders):
         manifest = json.loads((folder / "export.json").read_bytes())
         for package, check in CHECKS[manifest["to"]].items():
-            outcome, told = outcome_of(package, check, folder, manifest)
+            outcome, message = outcome_of(package, check, folder, manifest)
             outcomes.add(outcome)
-            print(f"{outcome} {folder} ({manifest['to']}): {told}")
+            print(f"{outcome} {folder} ({manifest['to']}): {message}")
     return 1 if "FAIL" in outcomes else 0
 
 

@@ -58,8 +58,8 @@ def main() -> None:
     (work / "settings.toml").write_text(SETTINGS)
     found: list[dict[str, Any]] = []
     for fold, members in enumerate(folds(len(data.images), asked.folds)):
-        told = predicted(data, members, work / str(fold), asked.method, asked.seed)
-        found += [{**one, "fold": fold} for one in told]
+        detections = predicted(data, members, work / str(fold), asked.method, asked.seed)
+        found += [{**one, "fold": fold} for one in detections]
     out = asked.out / f"{work.name}.parquet"
     write(out, found)
     print(f"wrote {out}: {len(found):,} detections, {out.stat().st_size:,} bytes")
@@ -97,8 +97,8 @@ def predicted(
         call("train", work / "train", "--out", work / "run", *chosen, "--seed", seed, "--json")
         looked = ("--score-threshold", LEAST_SCORE, "--out", out)
         call("predict", work / "run", work / "test", *looked)
-    told: list[dict[str, Any]] = json.loads(out.read_text())
-    return told
+    detections: list[dict[str, Any]] = json.loads(out.read_text())
+    return detections
 
 
 def call(*words: object) -> None:

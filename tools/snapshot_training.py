@@ -121,8 +121,8 @@ def variant(space: Workspace, name: str) -> dict[str, Any]:
     out = f"runs/{name}"
     words = ("train", *VARIANTS[name], "--val", "toys:val", "--out", out, *SETTINGS, *SHORT)
     done = call(space, *words, statuses=())
-    told = {"answer": answer(space, done)}
-    return told if done.returncode else read_run(space, space.folder / out) | told
+    values = {"answer": answer(space, done)}
+    return values if done.returncode else read_run(space, space.folder / out) | values
 
 
 def read_run(space: Workspace, run: Path) -> dict[str, Any]:
@@ -160,17 +160,17 @@ def stop_at(space: Workspace, words: tuple[object, ...], line: str) -> int:
     guard.start()
     with process:
         assert process.stderr is not None
-        heard = []
+        lines = []
         for text in process.stderr:
-            heard.append(text)
+            lines.append(text)
             if text.startswith(line):
                 process.send_signal(signal.SIGTERM)
                 break
-        heard += process.stderr.readlines()
+        lines += process.stderr.readlines()
         status = process.wait()
     guard.cancel()
     if status in (0, -signal.SIGKILL):
-        raise StepFailed(f"the training was not stopped at {line!r}\n{''.join(heard)}")
+        raise StepFailed(f"the training was not stopped at {line!r}\n{''.join(lines)}")
     progress(f"stopped at {line!r}", begin)
     return status
 

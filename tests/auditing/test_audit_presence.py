@@ -25,7 +25,7 @@ NOWHERE = (0.0, 0.0, 1.0, 1.0)  # too small to overlap anything
 
 
 def objects(boxes: Floats, images: NDArray[np.int64] | None = None, labels: int = 0) -> Objects:
-    """Annotations, one in each image unless told otherwise, all of one label of two."""
+    """Annotations of one label of two; by default one in each image."""
     rows = np.arange(len(boxes)) if images is None else images
     return Objects(rows, np.full(len(boxes), labels), boxes, 2)
 

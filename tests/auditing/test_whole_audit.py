@@ -251,8 +251,8 @@ def test_the_probe_counts_what_it_planted_and_changes_nothing() -> None:
         assert 0 <= found.right <= found.found <= found.planted
         assert found.planted >= 20, kind
         assert found.found > 0.35 * found.planted, kind
-    told = probed.probe[Kind.DUPLICATE].to_json()["found_share"]
-    assert told["low"] <= told["value"] <= told["high"] + 1e-9
+    found_share = probed.probe[Kind.DUPLICATE].to_json()["found_share"]
+    assert found_share["low"] <= found_share["value"] <= found_share["high"] + 1e-9
 
 
 def test_a_probe_of_a_wrong_share_is_refused() -> None:

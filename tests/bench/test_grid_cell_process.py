@@ -96,7 +96,7 @@ def test_a_cell_that_is_done_is_left_alone(lived: Plan) -> None:
     folder = lived.folder(lived.cells[0])
     before = (folder / "result.json").read_bytes()
 
-    def train(*told: Any, **more: Any) -> None:
+    def train(*arguments: Any, **more: Any) -> None:
         raise AssertionError("it was trained again")
 
     assert run_cell(folder, train) is CellStatus.DONE
@@ -117,7 +117,7 @@ def test_a_failure_is_recorded_and_another_try_counts_anew(
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
 
-    def train(*told: Any, **more: Any) -> None:
+    def train(*arguments: Any, **more: Any) -> None:
         raise RuntimeError("CUDA error: out of memory")
 
     assert run_cell(folder, train) is CellStatus.FAILED
@@ -151,7 +151,7 @@ def test_an_interruption_leaves_no_result(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
 
-    def train(*told: Any, **more: Any) -> None:
+    def train(*arguments: Any, **more: Any) -> None:
         raise Interrupted("stopped at step 3")
 
     assert run_cell(folder, train) is CellStatus.STOPPED

@@ -64,9 +64,9 @@ def test_noise_is_made_once_however_many_ask(
     plan = ready(toys, tmp_path)
     made = []
 
-    def counted(*told: object) -> object:
-        made.append(told)
-        return write_noisy(*told)  # type: ignore[arg-type]
+    def counted(*arguments: object) -> object:
+        made.append(arguments)
+        return write_noisy(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(noisy_data, "write_noisy", counted)
     threads = [
@@ -120,10 +120,10 @@ def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_pat
     assert (folder / "noise.json").read_bytes() == record
 
     shutil.rmtree(folder / "images")
-    told = json.loads(record)
-    told["files"] = dict.fromkeys(told["files"], "0" * 64)
-    del told["digest"]
-    (folder / "noise.json").write_text(json.dumps(told))
+    document = json.loads(record)
+    document["files"] = dict.fromkeys(document["files"], "0" * 64)
+    del document["digest"]
+    (folder / "noise.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match="new noise on the same data is different"):
         noisy_data.noisy_data(plan.root, job)
 

@@ -72,8 +72,8 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
     weights = tmp_path / "w.safetensors"
     weights.write_bytes(b"weights")
     changes = {name: value for name, value in QUICK.items() if name != "weights"}
-    told: dict[str, Any] = {"only": (MEND,), "weights": weights, "changes": changes}
-    plan = ready(toys, tmp_path / "there", **told)
+    options: dict[str, Any] = {"only": (MEND,), "weights": weights, "changes": changes}
+    plan = ready(toys, tmp_path / "there", **options)
     line = pretended(plan.folder(plan.cells[0]))
     job = read_job(plan.folder(plan.cells[0]))
     assert "w.safetensors sha256:" in line.settings["weights"]
@@ -84,11 +84,11 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
     weights.write_bytes(b"others")
     done = with_lines(tmp_path / "brought.jsonl", line)
     with pytest.raises(UsageError, match=r"settings.weights: 'sha256:\w+', now 'sha256:\w+'"):
-        ready(toys, tmp_path / "here", done=done, **told)
+        ready(toys, tmp_path / "here", done=done, **options)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "difference"),
     [
         ({"seed": 4}, "seed: 4, now 0"),
         ({"method": "br"}, "method: 'br', now 'mend'"),
@@ -96,12 +96,12 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
     ],
 )
 def test_differences_between_cells_are_listed(
-    fields: dict[str, Any], told: str, toys: Path, tmp_path: Path, line: Result
+    fields: dict[str, Any], difference: str, toys: Path, tmp_path: Path, line: Result
 ) -> None:
     done = with_lines(tmp_path / "brought.jsonl", changed(line, **fields))
     with pytest.raises(UsageError, match="--done has results of these cells") as refused:
         ready(toys, tmp_path / "here", only=BOTH, done=done)
-    assert told in str(refused.value)
+    assert difference in str(refused.value)
     assert not (tmp_path / "here" / "voc320" / "cells").exists()
 
 
@@ -145,10 +145,10 @@ def test_numbers_that_are_left_to_the_detector_are_as_it_has_them(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
     job = read_job(tmp_path / "there" / "voc320" / "cells" / MEND)
-    told = changed(line, settings={**line.settings, "proposals": 150})
-    assert result_differences(told, job) == ["settings.proposals: 150, now 300"]
+    changed_line = changed(line, settings={**line.settings, "proposals": 150})
+    assert result_differences(changed_line, job) == ["settings.proposals: 150, now 300"]
     left = msgspec.structs.replace(job, settings={**job.settings, "proposals": None})
-    assert result_differences(told, left) == []
+    assert result_differences(changed_line, left) == []
 
 
 def test_of_several_lines_the_last_that_fits_counts(
@@ -219,8 +219,8 @@ def test_a_second_stage_of_an_older_first_one_is_stale(toys: Path, tmp_path: Pat
     done = with_lines(tmp_path / "done.jsonl", older, second, anew)
     with pytest.raises(UsageError, match=f"needs {STAGES[0]}, which was run again since"):
         ready(toys, tmp_path / "here", "two-stage", only=STAGES, done=done)
-    told: dict[str, Any] = {"only": STAGES, "done": done, "ignore_differing": True}
-    plan = ready(toys, tmp_path / "here", "two-stage", **told)
+    options: dict[str, Any] = {"only": STAGES, "done": done, "ignore_differing": True}
+    plan = ready(toys, tmp_path / "here", "two-stage", **options)
     assert names(plan) == list(STAGES)
     assert plan.retrained == {STAGES[0]: STAGES[1]}
 

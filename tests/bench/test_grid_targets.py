@@ -95,10 +95,10 @@ def test_the_nearest_rival_is_named() -> None:
 
 def test_rivals_outside_of_the_core_count_and_ours_in_other_forms_do_not() -> None:
     cells = [*at_forty(0.5), cell("mend", 0.6, PAIR, 0), cell("lr", 0.63, PAIR, 0)]
-    told = result(
+    other_form = result(
         *("mend", 0.9), noise=FORTY, cell="label40-box40-mend~known-0", variant={"label_noise": 0.4}
     )
-    cells += [told, cell("two-stage", 0.9, FORTY, 0)]
+    cells += [other_form, cell("two-stage", 0.9, FORTY, 0)]
     cells += [cell("lr", 0.9, CLEAN, 0), cell("mend", 0.7, CLEAN, 0)]  # without noise: no rival
     cells += [cell("ca-bbc", 0.9, PAIR, 1)]  # of a seed that mend lacks
     bar = of(cells, "other method")

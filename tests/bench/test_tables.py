@@ -205,8 +205,10 @@ def test_a_figure_of_mending_is_a_share_or_nothing(mending: Any, share: float | 
 
 
 def test_figures_of_mending_fill_their_tables() -> None:
-    told = {"boxes": {"noisy": {"corloc": 0.09}, "matched": {"corloc": 0.2}}}
-    made = make_table(get_layout("refined-boxes"), [result("mend", 0.5, noise=BOTH, mending=told)])
+    scores = {"boxes": {"noisy": {"corloc": 0.09}, "matched": {"corloc": 0.2}}}
+    made = make_table(
+        get_layout("refined-boxes"), [result("mend", 0.5, noise=BOTH, mending=scores)]
+    )
     assert at(made, "mend: raw", "label40-box40").values == {0: 0.09}
     assert at(made, "mend: matched", "label40-box40").values == {0: 0.2}
     assert at(made, "mend: final", "label40-box40").without != ()
@@ -294,21 +296,21 @@ def test_published_judgments_add_up_to_all() -> None:
 
 def test_what_a_method_does_anyway_is_no_variant() -> None:
     alpha = LAYOUTS["sensitivity-alpha"]
-    told = {
+    names = {
         (row.name, column.name): dict(cell_spec(row, column).variant)
         for row, column in product(alpha.rows, alpha.columns)
     }
-    assert told["mend-paper, alpha 0.2", "label0-box20"] == {}
-    assert told["mend-paper, alpha 0.2", "label0-box40"] == {"published.alpha": 0.2}
-    assert told["mend-paper, alpha 0.4", "label0-box40"] == {}
+    assert names["mend-paper, alpha 0.2", "label0-box20"] == {}
+    assert names["mend-paper, alpha 0.2", "label0-box40"] == {"published.alpha": 0.2}
+    assert names["mend-paper, alpha 0.4", "label0-box40"] == {}
     rate = LAYOUTS["sensitivity-rate"]
-    told = {
+    names = {
         (row.name, column.name): dict(cell_spec(row, column).variant)
         for row, column in product(rate.rows, rate.columns)
     }
-    assert told["mend-paper, given 0.4", "label40-box0"] == {}
-    assert told["mend, given 0.4", "label40-box0"] == {"label_noise": 0.4}
-    assert told["mend-paper, given 0.4", "label60-box0"] == {"label_noise": 0.4}
+    assert names["mend-paper, given 0.4", "label40-box0"] == {}
+    assert names["mend, given 0.4", "label40-box0"] == {"label_noise": 0.4}
+    assert names["mend-paper, given 0.4", "label60-box0"] == {"label_noise": 0.4}
 
 
 def test_the_two_stages_have_a_control_of_equal_compute() -> None:
@@ -316,8 +318,8 @@ def test_the_two_stages_have_a_control_of_equal_compute() -> None:
     control = found["baseline, twice the epochs"]
     assert (control.method, dict(control.variant)) == ("baseline", {"epochs": TWICE_EPOCHS})
     assert found["two-stage"].method == "two-stage"
-    told = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates given"]
-    assert dict(told.variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}
+    spec = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates given"]
+    assert dict(spec.variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}
     assert "mend" not in GIVEN_TRUE_RATES
 
 

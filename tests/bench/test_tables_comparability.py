@@ -111,8 +111,8 @@ def test_data_may_not_differ() -> None:
 
 def test_the_noisy_data_of_one_noise_and_seed_are_the_same_in_all_methods() -> None:
     other = changed(MEND, data=Data("a" * 64, "e" * 64, "c" * 64))
-    told = "labels symmetric:0.4, boxes uniform:0.4, seed 0"
-    assert places(BASE, other) == [f"data.noisy_sha256 with {told}"]
+    noise_text = "labels symmetric:0.4, boxes uniform:0.4, seed 0"
+    assert places(BASE, other) == [f"data.noisy_sha256 with {noise_text}"]
     assert places(BASE, changed(other, seed=1)) == []
     assert places(BASE, changed(other, method="two-stage")) == []  # trained on the mended ones
 
@@ -121,8 +121,8 @@ def test_missing_annotations_are_a_noise_of_their_own() -> None:
     fewer = result("mend", noise=(None, None, "missing:0.4"))
     assert places(result(), fewer) == []
     other = changed(fewer, data=Data("a" * 64, "e" * 64, "c" * 64), method="br")
-    told = "labels None, boxes None, missing:0.4, seed 0"
-    assert places(fewer, other) == [f"data.noisy_sha256 with {told}"]
+    noise_text = "labels None, boxes None, missing:0.4, seed 0"
+    assert places(fewer, other) == [f"data.noisy_sha256 with {noise_text}"]
 
 
 def test_clean_data_are_the_same_for_every_seed() -> None:

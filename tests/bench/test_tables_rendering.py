@@ -199,10 +199,14 @@ def test_no_field_of_the_csv_is_a_formula() -> None:
 
 
 def test_the_json_says_the_same_in_fractions() -> None:
-    told = json.loads(render_json(made()), parse_constant=_refused)
-    assert told == json.loads(json.dumps(to_plain(made())))
-    assert (told["table"], told["scale"], told["metric"]) == ("core", "voc320", "voc_ap50_area")
-    rows = {row["name"]: row for row in told["rows"]}
+    document = json.loads(render_json(made()), parse_constant=_refused)
+    assert document == json.loads(json.dumps(to_plain(made())))
+    assert (document["table"], document["scale"], document["metric"]) == (
+        "core",
+        "voc320",
+        "voc_ap50_area",
+    )
+    rows = {row["name"]: row for row in document["rows"]}
     mend = rows["mend"]["squares"]["label40-box40"]
     assert mend["mean"] == pytest.approx(0.55)
     assert mend["seeds"] == [0, 1]
@@ -234,16 +238,16 @@ def test_columns_without_any_figure_are_left_out_and_named() -> None:
 def test_a_note_lists_missing_comparisons() -> None:
     noise = ("symmetric:0.4", "uniform:0.4")
     alone = [result("mend", 0.4, noise=noise)]
-    told = to_plain(make_table(get_layout("table1"), alone))["notes"]
-    assert "Not compared at label 40, box 40: baseline and clean not run yet." in told
-    told = to_plain(make_table(get_layout("table1"), [*alone, result()]))[
+    notes = to_plain(make_table(get_layout("table1"), alone))["notes"]
+    assert "Not compared at label 40, box 40: baseline and clean not run yet." in notes
+    notes = to_plain(make_table(get_layout("table1"), [*alone, result()]))[
         "notes"
     ]  # result(): clean
-    assert "Not compared at label 40, box 40: baseline not run yet." in told
-    told = to_plain(make_table(get_layout("table1"), [*alone, result(), result(noise=noise)]))[
+    assert "Not compared at label 40, box 40: baseline not run yet." in notes
+    notes = to_plain(make_table(get_layout("table1"), [*alone, result(), result(noise=noise)]))[
         "notes"
     ]
-    assert not any(note.startswith("Not compared") for note in told)
+    assert not any(note.startswith("Not compared") for note in notes)
 
 
 def test_the_origin_tells_how_many_cells_there_are_and_that_toys_are_toys() -> None:

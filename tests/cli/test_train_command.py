@@ -73,20 +73,20 @@ def test_without_options_the_defaults_apply(asked: Asked) -> None:
 def test_only_one_of_several_processes_prints_and_tracks(
     asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[dict[str, Any]] = []
-    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda run: heard.append)
+    records: list[dict[str, Any]] = []
+    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda run: records.append)
     for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RANK", "1")
     assert train("--log-to", "tensorboard") == 0
     assert capsys.readouterr() == ("", "")
-    assert not heard
+    assert not records
     monkeypatch.setenv("RANK", "0")
     assert train("--log-to", "tensorboard") == 0
     result = capsys.readouterr()
     assert "steps" in result.out
     assert "the run is a/run" in result.err
-    assert heard
+    assert records
     assert len(asked.calls) == 2  # all take part
 
 
@@ -179,18 +179,18 @@ def test_a_wrong_file_is_reported_with_its_key(
 def test_trackers_hear_the_log_beside_the_display(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    heard: list[Any] = []
+    records: list[Any] = []
     made: list[Sequence[Any]] = []
 
     def tracker(run: Path) -> Any:
         made.append((run,))
-        return heard.append
+        return records.append
 
     monkeypatch.setitem(trackers.TRACKERS, "wandb", tracker)
     monkeypatch.setitem(trackers.TRACKERS, "mlflow", tracker)
     assert train("--log-to", "wandb", "--log-to", "mlflow") == 0
     assert made == [(Path("a/run"),)] * 2
-    assert heard == [{"step": 1, "epoch": 0, "loss": 2.0}] * 2
+    assert records == [{"step": 1, "epoch": 0, "loss": 2.0}] * 2
     assert "epoch 1, step 1 · loss 2" in capsys.readouterr().err
 
 

@@ -76,17 +76,21 @@ def test_as_many_as_the_precision_allows_and_no_more(tmp_path: Path) -> None:
     counts = {}
     for precision in (None, 1.0, 0.9, 0.87, 0.0):
         settings = ApplySettings(precision=precision)
-        told = boxmend.apply(run, tmp_path / f"{precision}", settings).to_json()
-        counts[precision] = told["fixes_taken"], told["left_for_review"]
+        applied = boxmend.apply(run, tmp_path / f"{precision}", settings).to_json()
+        counts[precision] = applied["fixes_taken"], applied["left_for_review"]
     assert counts == {None: (2, 3), 1.0: (1, 4), 0.9: (3, 2), 0.87: (3, 2), 0.0: (5, 0)}
 
 
 def test_only_some_kinds_are_made(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL)
     settings = ApplySettings(only="missing, duplicates", precision=0.0)
-    told = boxmend.apply(run, tmp_path / "out", settings).to_json()
-    assert (told["fixes_taken"], told["added"], told["removed"]) == (2, 1, 1)
-    assert (told["labels_changed"], told["boxes_moved"], told["left_for_review"]) == (0, 0, 0)
+    applied = boxmend.apply(run, tmp_path / "out", settings).to_json()
+    assert (applied["fixes_taken"], applied["added"], applied["removed"]) == (2, 1, 1)
+    assert (applied["labels_changed"], applied["boxes_moved"], applied["left_for_review"]) == (
+        0,
+        0,
+        0,
+    )
 
 
 def test_every_fix_is_listed(tmp_path: Path) -> None:
@@ -225,8 +229,8 @@ def test_verdicts_on_the_fixes_of_a_training_run_are_gone_by(tmp_path: Path) -> 
     dataset = boxmend.load(address)
     write_fixes(run / FIXES_FILE, dataset, table_of(dataset, ALL), fingerprint(dataset))
     append_verdicts(run, [Verdict("l", "reject"), Verdict("d", "accept")])
-    told = boxmend.apply(run, tmp_path / "a").to_json()
-    assert (told["fixes_taken"], told["accepted_by_people"], told["removed"]) == (1, 1, 1)
+    applied = boxmend.apply(run, tmp_path / "a").to_json()
+    assert (applied["fixes_taken"], applied["accepted_by_people"], applied["removed"]) == (1, 1, 1)
     visits = ApplySettings(min_confidence=0.5)  # asks for visits in so many words
     assert boxmend.apply(run, tmp_path / "b", visits).to_json()["labels_changed"] == 1
 

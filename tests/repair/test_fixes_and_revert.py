@@ -97,13 +97,13 @@ def concerned(dataset: Dataset, made: list[Fix]) -> set[int]:
 def ensure_same(wanted: list[Object], after: Dataset) -> None:
     """Assert that these are the annotations, in any order; formats round at the fourth decimal."""
     limits = np.array([SIDE] * 4)
-    told = [
+    columns = [
         (int(image), after.label_names[label], tuple(box))
         for image, label, box in zip(after.image_rows, after.labels, after.boxes, strict=True)
     ]
-    assert len(told) == len(wanted)
+    assert len(columns) == len(wanted)
     key = lambda one: (one[0], one[1], *np.round(one[2], 1))  # noqa: E731  # only here
-    for one, other in zip(sorted(told, key=key), sorted(wanted, key=key), strict=True):
+    for one, other in zip(sorted(columns, key=key), sorted(wanted, key=key), strict=True):
         assert one[:2] == other[:2]
         assert np.allclose(one[2], np.minimum(other[2], limits), rtol=0, atol=1e-2)
 

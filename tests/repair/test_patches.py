@@ -185,9 +185,9 @@ HASH = "0" * 64
         b'{"boxmend_patch": 1, "files": {"a": 3}}',
         *(
             json.dumps(
-                {"boxmend_patch": 1, "files": {"a": {"before": HASH, "after": HASH} | told}}
+                {"boxmend_patch": 1, "files": {"a": {"before": HASH, "after": HASH} | document}}
             ).encode()
-            for told in (
+            for document in (
                 {},
                 {"ranges": 3},
                 {"ranges": [[1, 2]]},
@@ -256,18 +256,18 @@ def test_the_limit_is_the_largest_size_that_is_restored(
 def test_a_patch_of_an_earlier_version_still_leads_back(mended: Path) -> None:
     document = json.loads((mended / "patch.json").read_bytes())
     del document["digest"]
-    for told in document["files"].values():
-        told.pop("size", None)
+    for entry in document["files"].values():
+        entry.pop("size", None)
     (mended / "patch.json").write_text(json.dumps(document))
     assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]
 
 
-def change(told: dict[str, Any]) -> None:
-    told["ranges"][0][2] += "x"
+def change(entry: dict[str, Any]) -> None:
+    entry["ranges"][0][2] += "x"
 
 
-def inflate(told: dict[str, Any]) -> None:
-    told["deflated"] = "AAAA"
+def inflate(entry: dict[str, Any]) -> None:
+    entry["deflated"] = "AAAA"
 
 
 @pytest.mark.parametrize("damage", [change, inflate])

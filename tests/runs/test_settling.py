@@ -33,9 +33,9 @@ def settled(
     return settle(dataset, history)
 
 
-def votes(*told: tuple[Judgement, int | None, float]) -> list[Visit]:
+def votes(*visits: tuple[Judgement, int | None, float]) -> list[Visit]:
     """Visits of annotation 0, one an epoch: (verdict, label, confidence)."""
-    return [Visit(epoch, 0, *one) for epoch, one in enumerate(told)]
+    return [Visit(epoch, 0, *one) for epoch, one in enumerate(visits)]
 
 
 def boxed(*boxes: tuple[float, float, float, float] | None) -> list[Visit]:

@@ -30,8 +30,8 @@ def cell(method: str, ap50: float, noise: tuple[str | None, str | None], seed: i
     word = "label40-box40" if noise == FORTY else "label0-box0"
     data = Data(one.data.train_sha256, one.data.noisy_sha256, one.data.val_sha256, ADDRESSES)
     estimates = {"label_noise": 0.37, "label_noise_low": 0.35, "label_noise_high": 0.4}
-    told = estimates if method == "mend" else None
-    return msgspec.structs.replace(one, cell=f"{word}-{method}-{seed}", data=data, estimates=told)
+    rates = estimates if method == "mend" else None
+    return msgspec.structs.replace(one, cell=f"{word}-{method}-{seed}", data=data, estimates=rates)
 
 
 def world(folder: Path, *lines: Result) -> Path:

@@ -125,18 +125,18 @@ def stop_for_one() -> None:
 def score() -> None:
     """Process 0 scores every pass while the others wait, and all end when it has written."""
     settings = replace(BASELINE, epochs=2, keep_best=True)
-    heard: list[str] = []
+    messages: list[str] = []
     run = train(
         NOISY,
         FOLDER / "scored",
         settings,
         val=[f"{FOLDER / 'toys'}:val"],
-        log=lambda line: heard.extend(line),
+        log=lambda line: messages.extend(line),
     )
     assert run.is_finished
     assert run.summary()["best_step"] in (3, 6)
-    assert ("summary" in heard) == (RANK == 0)
-    assert (heard == []) == (RANK == 1)
+    assert ("summary" in messages) == (RANK == 0)
+    assert (messages == []) == (RANK == 1)
 
 
 def blow_up() -> None:

@@ -171,13 +171,13 @@ def together(
         for environment in environments(number)
     ]
     try:
-        told = [process.communicate(timeout=300) for process in started]
+        outputs = [process.communicate(timeout=300) for process in started]
     finally:
         for process in started:
             process.kill()
     return [
         subprocess.CompletedProcess(process.args, process.returncode, *texts)
-        for process, texts in zip(started, told, strict=True)
+        for process, texts in zip(started, outputs, strict=True)
     ]
 
 

@@ -91,9 +91,9 @@ def trained(
     dataset: Dataset, out: Path, *, resume: bool = False, **changes: Any
 ) -> tuple[Run, list[dict[str, Any]]]:
     """Train with QUICK settings except some; return the run and all lines of the log."""
-    told: list[dict[str, Any]] = []
+    log: list[dict[str, Any]] = []
     settings = replace(QUICK, **changes)
-    return train(dataset, out, settings, resume=resume, log=told.append), told
+    return train(dataset, out, settings, resume=resume, log=log.append), log
 
 
 def ids_in_ledger(run: Run, epoch: int) -> list[int]:

@@ -43,9 +43,9 @@ def test_without_a_preset_the_detector_has_its_own_numbers_and_the_settings_tell
     numbers = make_detector(settings, 2).numbers
     assert (numbers.pre_nms_training, numbers.post_nms_training) == (2000, 2000)
     assert (numbers.roi_samples, numbers.box_loss, numbers.rpn_low_quality) == (64, "smooth_l1", 0)
-    told = fill_detector_numbers(settings, numbers)
-    assert (told.pre_nms, told.proposals, told.rois) == (2000, 2000, 64)
-    assert make_detector(told, 2).numbers == numbers
+    filled = fill_detector_numbers(settings, numbers)
+    assert (filled.pre_nms, filled.proposals, filled.rois) == (2000, 2000, 64)
+    assert make_detector(filled, 2).numbers == numbers
 
 
 def test_settings_and_rates_reach_mend(tmp_path: Path) -> None:

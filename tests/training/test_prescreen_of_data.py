@@ -37,16 +37,16 @@ def dataset(tmp_path: Path) -> Dataset:
 
 @pytest.fixture
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look is taken at a handful of annotations."""
+    """Let the prescreen accept a handful of annotations."""
     monkeypatch.setattr(mend, "MEND", replace(mend.MEND, min_prescreen_annotations=5))
 
 
-def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> BoxFeatures:
+def looked_at(dataset: Dataset, seed: int = 0, messages: list[str] | None = None) -> BoxFeatures:
     settings = resolve_settings(replace(QUICK, seed=seed))
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
     detector = make_detector(replace(settings, seed=0), len(dataset.label_names))
     return describe_annotations(
-        detector, loader, dataset, seed, (told if told is not None else []).append
+        detector, loader, dataset, seed, (messages if messages is not None else []).append
     )
 
 
@@ -112,22 +112,22 @@ def test_any_output_of_a_network_is_stored_as_numbers(
 
 def test_it_tells_how_far_it_is(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boxmend.training.prescreen.NOTE_INTERVAL_SECONDS", -1.0)
-    told: list[str] = []
-    looked_at(dataset, told=told)
-    assert told == ["prescreen: 4 of 4 images"]
+    messages: list[str] = []
+    looked_at(dataset, messages=messages)
+    assert messages == ["prescreen: 4 of 4 images"]
 
 
-def notes(told: list[dict[str, Any]]) -> list[str]:
-    return [line["note"] for line in told if "note" in line]
+def notes(log: list[dict[str, Any]]) -> list[str]:
+    return [line["note"] for line in log if "note" in line]
 
 
 @pytest.mark.usefixtures("few_are_enough")
 def test_an_uninformative_prescreen_is_reported_and_training_continues(
     dataset: Dataset, tmp_path: Path
 ) -> None:
-    run, told = trained(dataset, tmp_path / "run", method="mend")
+    run, log = trained(dataset, tmp_path / "run", method="mend")
     assert run.is_finished
-    assert any("judged during training only" in text for text in notes(told))
+    assert any("judged during training only" in text for text in notes(log))
 
 
 @pytest.mark.usefixtures("few_are_enough")
@@ -137,8 +137,8 @@ def test_an_uninformative_prescreen_is_reported_and_training_continues(
 def test_without_a_prescreen_no_features_are_computed(
     changes: dict[str, Any], dataset: Dataset, tmp_path: Path
 ) -> None:
-    _, told = trained(dataset, tmp_path / "run", **({"method": "mend"} | changes))
-    assert not any("prescreen" in text for text in notes(told))
+    _, log = trained(dataset, tmp_path / "run", **({"method": "mend"} | changes))
+    assert not any("prescreen" in text for text in notes(log))
 
 
 def informative(tmp_path: Path) -> Dataset:
@@ -179,14 +179,14 @@ def test_the_prescreen_is_reported_trained_on_and_resumed(
         "epochs": 1,
         "batch_size": 20,
     }
-    whole, told = trained(dataset, tmp_path / "whole", **changes)
-    said = [text for text in notes(told) if "of the labels seem wrong" in text]
+    whole, log = trained(dataset, tmp_path / "whole", **changes)
+    said = [text for text in notes(log) if "of the labels seem wrong" in text]
     assert len(said) == 1
     estimate = float(said[0].split(" ")[1].rstrip("%"))
     assert 12 < estimate < 28
 
-    _, told = trained(dataset, tmp_path / "told", label_noise=0.2, **changes)
-    assert notes(told) == ["prescreening the annotations before training"]
+    _, log = trained(dataset, tmp_path / "known", label_noise=0.2, **changes)
+    assert notes(log) == ["prescreening the annotations before training"]
 
     def stop(line: dict[str, Any]) -> None:
         if line.get("step") == 1:
@@ -197,8 +197,8 @@ def test_the_prescreen_is_reported_trained_on_and_resumed(
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=False)
     prior = state["method"]["prior"]
     assert prior.shape == (len(dataset.labels) + 1, 3)
-    again, told = trained(dataset, tmp_path / "run", resume=True, **changes)
-    assert not any("prescreen" in text for text in notes(told))
+    again, log = trained(dataset, tmp_path / "run", resume=True, **changes)
+    assert not any("prescreen" in text for text in notes(log))
     lines = [
         [line for line in one.metrics() if "label_noise" in line][-1] for one in (whole, again)
     ]

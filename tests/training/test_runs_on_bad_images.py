@@ -53,9 +53,9 @@ def with_one_spoilt(folder: Path, how: str) -> Dataset:
 @pytest.mark.parametrize("how", SPOILERS)
 def test_an_unreadable_image_is_named_and_left_out(how: str, tmp_path: Path) -> None:
     dataset = with_one_spoilt(tmp_path / "data", how)
-    run, told = trained(dataset, tmp_path / "run", method="baseline", batch_size=3)
+    run, log = trained(dataset, tmp_path / "run", method="baseline", batch_size=3)
     ensure_sound(run)
-    notes = [str(line["note"]) for line in told if "note" in line]
+    notes = [str(line["note"]) for line in log if "note" in line]
     assert len([note for note in notes if dataset.images.paths[1] in note]) == 1
     expected = [one for one in dataset.annotation_ids.tolist() if one not in OF_IMAGE_1]
     assert ids_in_ledger(run, 0) == ids_in_ledger(run, 1) == expected
@@ -124,9 +124,9 @@ def test_images_of_every_mode_train(method: str, tmp_path: Path) -> None:
     names = stored_in_unusual_ways(tmp_path / "data")
     boxes = [(row, (20.0, 10.0 + row, 170.0, 120.0)) for row in range(len(names))]
     dataset = with_files(tmp_path / "data", names, boxes)
-    run, told = trained(dataset, tmp_path / "run", method=method, batch_size=4)
+    run, log = trained(dataset, tmp_path / "run", method=method, batch_size=4)
     ensure_sound(run)
-    assert [line for line in told if "note" in line] == []
+    assert [line for line in log if "note" in line] == []
     assert ids_in_ledger(run, 0) == ids_in_ledger(run, 1) == dataset.annotation_ids.tolist()
 
 

@@ -32,8 +32,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return dataset_in(tmp_path_factory.mktemp("data"))
 
 
-def said(*told: str, mode: str = "queue") -> dict[str, Verdict]:
-    given = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, told)]
+def said(*answers: str, mode: str = "queue") -> dict[str, Verdict]:
+    given = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, answers)]
     return latest_verdicts(given)
 
 
@@ -108,17 +108,19 @@ def test_groups_that_are_judged_completely_raise_nothing(dataset: Dataset) -> No
 
 def test_groups_end_where_the_log_odds_change_by_one(dataset: Dataset) -> None:
     inside, outside = 1 / (1 + exp(-2.9)), 1 / (1 + exp(-3.1))
-    told = said(*(f"{k} accept" for k in range(20)))
-    apart = adjust_probabilities(table_of(dataset, missing([inside] * 20 + [outside] * 20)), told)
+    verdicts = said(*(f"{k} accept" for k in range(20)))
+    apart = adjust_probabilities(
+        table_of(dataset, missing([inside] * 20 + [outside] * 20)), verdicts
+    )
     assert apart[20:] == pytest.approx([outside] * 20)
-    same = adjust_probabilities(table_of(dataset, missing([outside] * 40)), told)
+    same = adjust_probabilities(table_of(dataset, missing([outside] * 40)), verdicts)
     assert same[20] > outside + 0.005
 
 
 def test_small_patterns_of_a_kind_are_one_group(dataset: Dataset) -> None:
     made = [Fix(f"{k}", MISSING, p_fix=0.9, label=k % 2, box=PLACE) for k in range(38)]
-    told = said(*(f"{k} accept" for k in range(0, 38, 2)))  # all 19 of the first pattern
-    assert adjust_probabilities(table_of(dataset, made), told)[1] > 0.91
+    verdicts = said(*(f"{k} accept" for k in range(0, 38, 2)))  # all 19 of the first pattern
+    assert adjust_probabilities(table_of(dataset, made), verdicts)[1] > 0.91
 
 
 def test_one_surprise_may_be_a_slip_and_many_are_none(dataset: Dataset) -> None:
@@ -153,14 +155,14 @@ def test_a_whole_pattern_says_nothing_about_others(dataset: Dataset) -> None:
 def test_many_verdicts_teach_the_true_probabilities(dataset: Dataset) -> None:
     """Probabilities of a table that is far too sure of itself come out as people find them."""
     draws = np.random.default_rng(0)
-    told = draws.uniform(0.02, 0.98, 4000)
-    true = 1 / (1 + np.exp(-(0.6 * np.log(told / (1 - told)) - 1.5)))
+    stated = draws.uniform(0.02, 0.98, 4000)
+    true = 1 / (1 + np.exp(-(0.6 * np.log(stated / (1 - stated)) - 1.5)))
     is_right = draws.uniform(size=4000) < true
     answers = {str(k): Verdict(str(k), "accept" if is_right[k] else "reject") for k in range(2000)}
-    found = adjust_probabilities(table_of(dataset, missing(told.tolist())), answers)
+    found = adjust_probabilities(table_of(dataset, missing(stated.tolist())), answers)
     assert np.abs(found[2000:] - true[2000:]).max() < 0.1
     assert np.abs(found[2000:] - true[2000:]).mean() < 0.03
-    assert np.abs(told[2000:] - true[2000:]).max() > 0.3
+    assert np.abs(stated[2000:] - true[2000:]).max() > 0.3
 
 
 def reviewed(dataset: Dataset, name: str, order: str, slip_share: float) -> dict[str, Rest]:

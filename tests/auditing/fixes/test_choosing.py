@@ -28,8 +28,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return dataset_in(tmp_path_factory.mktemp("data"))
 
 
-def said(*told: str, mode: str = "queue") -> dict[str, Verdict]:
-    given = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, told)]
+def said(*answers: str, mode: str = "queue") -> dict[str, Verdict]:
+    given = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, answers)]
     return latest_verdicts(given)
 
 
@@ -219,15 +219,15 @@ def test_order_stays_and_all_are_probabilities_whatever_people_say(
     answers = data.draw(st.lists(st.sampled_from(["accept", "reject", ""]), min_size=12))
     made = [Fix(str(k), MISSING, p_fix=p, label=0, box=(1, 2, 3, 4)) for k, p in enumerate(shares)]
     fixes = table_of(dataset, made)
-    told = {str(k): Verdict(str(k), one) for k, one in enumerate(answers[: len(made)]) if one}
-    found = adjust_probabilities(fixes, told)
+    verdicts = {str(k): Verdict(str(k), one) for k, one in enumerate(answers[: len(made)]) if one}
+    found = adjust_probabilities(fixes, verdicts)
     assert np.isfinite(found).all()
     assert ((found >= 0) & (found <= 1)).all()
-    open_ones = [k for k in range(len(made)) if str(k) not in told]
+    open_ones = [k for k in range(len(made)) if str(k) not in verdicts]
     by_table = sorted(open_ones, key=lambda k: shares[k])
     assert (np.diff(found[by_table]) >= -1e-12).all()
     for precision in (0.5, 0.95):
-        chosen = choose_fixes(fixes, told, precision)
+        chosen = choose_fixes(fixes, verdicts, precision)
         taken = set(chosen.rows.tolist())
         assert {k for k, one in enumerate(answers[: len(made)]) if one == "accept"} <= taken
         assert not {k for k, one in enumerate(answers[: len(made)]) if one == "reject"} & taken

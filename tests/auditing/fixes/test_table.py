@@ -37,12 +37,12 @@ def path(tmp_path: Path, dataset: Dataset) -> Path:
 
 def ensure_equal(one: Fixes, other: Fixes) -> None:
     for name, column in vars(one).items():
-        told = getattr(other, name)
+        other_column = getattr(other, name)
         if isinstance(column, list):
-            assert told == column
+            assert other_column == column
         else:
-            assert told.dtype == column.dtype
-            assert np.array_equal(told, column, equal_nan=column.dtype.kind == "f"), name
+            assert other_column.dtype == column.dtype
+            assert np.array_equal(other_column, column, equal_nan=column.dtype.kind == "f"), name
 
 
 @pytest.mark.parametrize("made", [MADE, []])

@@ -37,9 +37,9 @@ def test_a_line_says_only_what_is_told(tmp_path: Path) -> None:
     body = b'{"fix": "a", "verdict": "reject", "mode": "queue"'
     digest = f'"digest": "sha256:{hashlib.sha256(body).hexdigest()}"'
     assert first == body + b", " + digest.encode() + b"}"
-    told = json.loads(second)
-    del told["digest"]
-    assert told == {
+    document = json.loads(second)
+    del document["digest"]
+    assert document == {
         "fix": "a",
         "verdict": "accept",
         "label": "Stra\xdfe \udc80",
@@ -194,9 +194,9 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
         append_verdicts(tmp_path, [LABELLED])
 
 
-def answers(*told: str) -> dict[str, str]:
+def answers(*texts: str) -> dict[str, str]:
     """What stands after these, given as "fix answer", by fix."""
-    given = [Verdict(fix, answer) for fix, answer in map(str.split, told)]
+    given = [Verdict(fix, answer) for fix, answer in map(str.split, texts)]
     return {fix: one.answer for fix, one in latest_verdicts(given).items()}
 
 
@@ -205,8 +205,8 @@ def test_the_later_verdict_stands() -> None:
 
 
 def test_what_stands_is_in_the_order_in_which_it_was_given() -> None:
-    told = ["a accept", "b accept", "c accept", "a reject", "b skip", "c reject", "c undo"]
-    given = [Verdict(fix, answer) for fix, answer in map(str.split, told)]
+    texts = ["a accept", "b accept", "c accept", "a reject", "b skip", "c reject", "c undo"]
+    given = [Verdict(fix, answer) for fix, answer in map(str.split, texts)]
     assert list(latest_verdicts(given)) == ["b", "c", "a"]
 
 

@@ -72,8 +72,10 @@ def seen_as(tmp_path: Path, ids: Mapping[int, int]) -> list[str]:
 
 def test_exchanged_classes_are_told(tmp_path: Path) -> None:
     (note,) = seen_as(tmp_path, {3: 9, 9: 3})  # the ids of cat and dog
-    told = "classes look exchanged, since the detector sees cat as dog (100%), dog as cat (100%)."
-    assert note.startswith(f"WARNING: {told}")
+    warning = (
+        "classes look exchanged, since the detector sees cat as dog (100%), dog as cat (100%)."
+    )
+    assert note.startswith(f"WARNING: {warning}")
 
 
 def test_a_class_that_the_detector_does_not_know_is_not_exchanged(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_a_dataset_of_another_format_gets_numbers(tmp_path: Path) -> None:
     assert [one["id"] for one in document["categories"]] == [1, 2, 3]
     assert [one["id"] for one in document["images"]] == [1, 2]
     assert [one["id"] for one in document["annotations"]] == [1, 2, 3, 4, 5, 6]
-    told = [one["boxmend"]["annotation_id"] for one in document["annotations"]]
-    assert told == voc.annotation_ids.tolist() == [f"{k}:{p}" for k in "ab" for p in range(3)]
+    ids = [one["boxmend"]["annotation_id"] for one in document["annotations"]]
+    assert ids == voc.annotation_ids.tolist() == [f"{k}:{p}" for k in "ab" for p in range(3)]
 
 
 def test_two_files_with_other_categories_get_numbers_of_their_own(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ def test_images_are_whole_and_others_are_marked(tmp_path: Path) -> None:
 
 def test_images_are_numbered_as_cvat_numbers_frames(tmp_path: Path) -> None:
     root = root_in(tmp_path, Drawn(file_names=("b/2.png", "a/10.png")))
-    told = [(image.attrib["id"], image.attrib["name"]) for image in root.findall("image")]
-    assert told == [("0", "a/10.png"), ("1", "b/2.png")]
+    frames = [(image.attrib["id"], image.attrib["name"]) for image in root.findall("image")]
+    assert frames == [("0", "a/10.png"), ("1", "b/2.png")]
     assert {(one.attrib["width"], one.attrib["height"]) for one in root.findall("image")} == {
         ("200", "100")
     }

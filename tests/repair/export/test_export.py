@@ -213,8 +213,8 @@ def test_datasets_of_other_formats_are_exported_with_their_images(
     images = json_of(tmp_path / "out/export.json")["images"]
     assert len(images) == 2
     assert all((tmp_path / "out/images" / one["file_name"]).is_file() for one in images)
-    told = [one["annotation_id"] for image in images for one in image["annotations"]]
-    assert told == dataset.annotation_ids.tolist()
+    ids = [one["annotation_id"] for image in images for one in image["annotations"]]
+    assert ids == dataset.annotation_ids.tolist()
 
 
 def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> None:
@@ -234,16 +234,16 @@ def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> Non
 def test_a_method_without_losses_has_reasons_without_doubts(tmp_path: Path) -> None:
     visits = [seen(1, Judgement.KEPT, nan, confidence=nan, box=(100, 20, 150, 60))]
     out = export(drawn_run(tmp_path, visits=visits), tmp_path / "out", "coco").out
-    (told,) = (
+    (entry,) = (
         one
         for one in json_of(out / "export.json")["images"][0]["annotations"]
         if one["status"] == "suspect"
     )
-    assert told["reason"] == (
+    assert entry["reason"] == (
         "label: truck kept in 1 of 1 visits; box: moved, IoU 0.80 with the annotated one"
     )
-    assert told["suspicion"] == 0.2
-    assert {"doubt", "score"}.isdisjoint(told)
+    assert entry["suspicion"] == 0.2
+    assert {"doubt", "score"}.isdisjoint(entry)
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

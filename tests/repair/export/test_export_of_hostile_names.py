@@ -121,8 +121,8 @@ def test_hostile_annotation_ids_come_through_as_the_ledger_spells_them(
     dataset.annotation_ids = as_ids(ids)
     out = hand_over(tmp_path, dataset, to)
     images = json_of(out / "export.json")["images"]
-    told = [one["annotation_id"] for image in images for one in image["annotations"]]
-    assert told == ["<b>", "\\ud800", "x" * 3_000, "\"'&", "#1", "a\nb"]
+    exported_ids = [one["annotation_id"] for image in images for one in image["annotations"]]
+    assert exported_ids == ["<b>", "\\ud800", "x" * 3_000, "\"'&", "#1", "a\nb"]
     check(out, to, 3)
 
 

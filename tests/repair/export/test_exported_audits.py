@@ -113,8 +113,8 @@ def test_label_studio_has_a_region_for_each(tmp_path: Path) -> None:
 def test_cvat_has_a_box_for_each(tmp_path: Path) -> None:
     _, out = exported_audit(tmp_path, "cvat")
     boxes = ElementTree.parse(out / "annotations.xml").getroot().findall("image/box")
-    told = [{one.get("name"): one.text or "" for one in box} for box in boxes]
-    by_region = {one["region"]: one for one in told}
+    attributes = [{one.get("name"): one.text or "" for one in box} for box in boxes]
+    by_region = {one["region"]: one for one in attributes}
     assert set(by_region) == {f"annotation-{row}" for row in range(6)} | {"missing-0"}
     assert by_region["missing-0"]["annotation_id"] == ""
     assert by_region["missing-0"]["old_label"] == ""
@@ -135,8 +135,8 @@ def test_fiftyone_has_missing_ones_among_the_mended_alone(tmp_path: Path) -> Non
 @pytest.mark.parametrize("to", TARGETS)
 def test_counts_are_of_boxes(tmp_path: Path, to: str) -> None:
     run = audit_run(tmp_path)
-    told = export(run, tmp_path / "out", to, most=99).to_json()
-    assert (told["images"], told["suspects"], told["others"]) == (2, 6, 1)
+    counts = export(run, tmp_path / "out", to, most=99).to_json()
+    assert (counts["images"], counts["suspects"], counts["others"]) == (2, 6, 1)
 
 
 def test_a_training_run_that_was_audited_hands_over_its_fixes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files that are no exports, or not of this run: told, and nothing is written."""
+"""Files that are no exports, or exports of another run, are refused and write nothing."""
 
 import json
 import zipfile
@@ -90,9 +90,9 @@ def test_odd_numbers_in_boxes_say_nothing(tmp_path: Path) -> None:
     for k, odd in enumerate(("nan", "-inf", "1e300", "", "many", "150")):  # 150: no area
         path = tmp_path / f"{k}.xml"
         path.write_text(text.replace('xtl="100" ytl="20"', f'xtl="{odd}" ytl="20"'))
-        told = import_verdicts(run, path, out)
-        assert told.num_unreadable == 1, odd
-        assert "box 11" not in [one.fix for one in told.verdicts]
+        imported = import_verdicts(run, path, out)
+        assert imported.num_unreadable == 1, odd
+        assert "box 11" not in [one.fix for one in imported.verdicts]
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_odd_regions_say_nothing(tmp_path: Path, change: dict[str, Any]) -> None
         if "annotation-1" in regions:
             regions["annotation-1"] |= change
 
-    told = import_verdicts(run, submitted(out, tmp_path / "back.json", edit))
-    assert told.num_unreadable == 1
-    assert "box 11" not in [one.fix for one in told.verdicts]
+    imported = import_verdicts(run, submitted(out, tmp_path / "back.json", edit))
+    assert imported.num_unreadable == 1
+    assert "box 11" not in [one.fix for one in imported.verdicts]
 
 
 def test_turned_boxes_say_nothing(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_turned_boxes_say_nothing(tmp_path: Path) -> None:
     out = export(other, tmp_path / "cvat", "cvat", most=99).out
     text = (out / "annotations.xml").read_text().replace("occluded=", 'rotation="15.0" occluded=')
     (tmp_path / "back.xml").write_text(text)
-    told = import_verdicts(other, tmp_path / "back.xml", out)
-    assert (told.verdicts, told.num_unreadable) == ((), 6)
+    imported = import_verdicts(other, tmp_path / "back.xml", out)
+    assert (imported.verdicts, imported.num_unreadable) == ((), 6)
 
 
 def test_a_zip_file_is_read_or_told(tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def by_pycocotools(truth: Path, found: Path) -> dict[str, float | None]:
     """COCO's figures of the same files; None for its -1."""
     with contextlib.redirect_stdout(io.StringIO()):
         asked = COCO(str(truth))
-        told = COCOeval(asked, asked.loadRes(str(found)), "bbox")
-        told.evaluate()
-        told.accumulate()
-        told.summarize()
-    values = [None if value == -1 else float(value) for value in told.stats]
+        evaluator = COCOeval(asked, asked.loadRes(str(found)), "bbox")
+        evaluator.evaluate()
+        evaluator.accumulate()
+        evaluator.summarize()
+    values = [None if value == -1 else float(value) for value in evaluator.stats]
     return dict(zip(COCO_KEYS, values, strict=True))

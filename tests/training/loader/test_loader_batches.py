@@ -194,13 +194,13 @@ def test_images_of_every_mode_train_together(tmp_path: Path) -> None:
 
 
 def test_progress_counts_to_the_end(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
 
     def progress(done: int, total: int) -> None:
-        told.append((done, total))
+        counts.append((done, total))
 
     loader(dataset_with(tmp_path, [(32, 32)] * 70), options=LoaderOptions(progress=progress))
-    assert told == [(64, 70), (70, 70)]
+    assert counts == [(64, 70), (70, 70)]
 
 
 def test_an_abandoned_epoch_leaves_no_thread_behind(drawn: Dataset) -> None:

@@ -158,10 +158,10 @@ def test_if_no_image_can_be_read_the_message_has_the_first_reason(
 def test_progress_counts_the_images(finished: Path, tmp_path: Path) -> None:
     for number in range(10):
         drawn(tmp_path / f"{number}.png", 32 + 6 * number, 64, seed=number)
-    told: list[tuple[int, int]] = []
-    predict(finished, [tmp_path], progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (10, 10)
-    assert told == sorted(told)
+    counts: list[tuple[int, int]] = []
+    predict(finished, [tmp_path], progress=lambda done, total: counts.append((done, total)))
+    assert counts[-1] == (10, 10)
+    assert counts == sorted(counts)
 
 
 def test_a_file_that_is_there_is_never_overwritten(finished: Path, tmp_path: Path) -> None:
