@@ -33,7 +33,7 @@ DETECTIONS_PER_IMAGE = 4000 / 118
 NUM_LABELS = 80
 WIDTH, HEIGHT = 640, 480
 WRONG, MISSING, SPURIOUS = 0.1, 0.03, 0.03  # shares of the annotations
-OFF = 0.1  # shares of the side: how far off annotated edges are at most
+OFF = 0.1  # maximum error of annotated edges, in shares of the side
 NEAR = 1 / 3  # of the detections lie near an object
 MOST_SECONDS, MOST_GIB = 180, 4
 AT_ONCE = 200_000  # entries turned into text together
@@ -44,7 +44,7 @@ Rows = NDArray[np.int64]
 
 
 def make_files(folder: Path, num_images: int, format: str) -> Path:
-    """Write data.json and a file of detections; its place."""
+    """Write data.json and a file of detections; return the path of the latter."""
     rng = np.random.default_rng(0)
     num = round(num_images * ANNOTATIONS_PER_IMAGE)
     images = np.sort(rng.integers(0, num_images, num))
@@ -66,7 +66,7 @@ def _random_boxes(rng: np.random.Generator, num: int) -> Floats:
 
 
 def _shaken(rng: np.random.Generator, boxes: Floats, share: float) -> Floats:
-    """Each edge off by up to a share of its side."""
+    """Move each edge by up to a share of its side."""
     moves = rng.uniform(-share, share, boxes.shape) * np.tile(boxes[:, 2:], 2)
     return np.concatenate([boxes[:, :2] + moves[:, :2], boxes[:, 2:] + moves[:, 2:]], axis=1)
 
@@ -159,7 +159,7 @@ def _write_table(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: Flo
 
 
 def parts(folder: Path, found: Path) -> dict[str, Any]:
-    """Audit in parts; seconds and peak memory of each, and what was found."""
+    """Audit part by part; return the seconds and peak memory of each, and the counts."""
     from boxmend.auditing.audit import AuditSettings, audit
     from boxmend.auditing.fixes.table import write_fixes
     from boxmend.auditing.predictions import read_predictions
@@ -191,7 +191,7 @@ def parts(folder: Path, found: Path) -> dict[str, Any]:
 
 
 def command(folder: Path, found: Path, probe: float) -> dict[str, float]:
-    """Run the command as users do; its seconds and peak memory."""
+    """Run the command as users do; return its seconds and peak memory."""
     asked = ["audit", str(folder / "data.json"), "--predictions", str(found), "--out"]
     asked += [str(folder / "run"), "--probe", str(probe)]
     began = time.perf_counter()
@@ -211,7 +211,7 @@ def command(folder: Path, found: Path, probe: float) -> dict[str, float]:
 
 
 def measure(num_images: int, format: str, probe: float) -> None:
-    """Make the files, audit in processes of their own, and print the table."""
+    """Make the files, run each audit in a process of its own, and print the table."""
     with tempfile.TemporaryDirectory() as name:
         found = make_files(Path(name), num_images, format)
         print(f"{found.name}: {found.stat().st_size / 2**20:,.0f} MiB", flush=True)
@@ -228,7 +228,7 @@ def measure(num_images: int, format: str, probe: float) -> None:
     for part, one in report["parts"].items():
         print(f"{part}: {_format_measurement(one)}")
     print(f"the command, with a probe of {probe}: {_format_measurement(whole)}")
-    print(f"wanted: at most {MOST_SECONDS} s and {MOST_GIB} GiB")
+    print(f"target: at most {MOST_SECONDS} s and {MOST_GIB} GiB")
 
 
 def _format_measurement(one: dict[str, float]) -> str:
@@ -237,7 +237,7 @@ def _format_measurement(one: dict[str, float]) -> str:
 
 
 def main() -> None:
-    """Measure, or audit for the process that does."""
+    """Measure, or run the part that a measuring process asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--format", choices=("json", "parquet"), default="json")

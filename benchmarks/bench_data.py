@@ -1,4 +1,4 @@
-"""How fast annotations go in and out, as ratios to pycocotools and json from one run.
+"""Measure the speed of reading and writing, as ratios to pycocotools and json in one run.
 
 Every task runs in a process of its own, so that its peak memory is its own; tasks take turns,
 and of several rounds the median counts.
@@ -99,7 +99,7 @@ def write_json(file: Path) -> Callable[[], object]:
 
 
 def noise_boxmend(file: Path) -> Callable[[], object]:
-    """The whole noise command."""
+    """Return a run of the whole noise command."""
     out = file.parent / f"noisy-{time.time_ns()}"
     tokens = ["noise", str(file), "--labels", "symmetric:0.4", "--boxes", "uniform:0.4"]
     tokens += ["--images-as", "none", "--out", str(out)]
@@ -107,7 +107,7 @@ def noise_boxmend(file: Path) -> Callable[[], object]:
 
 
 def load_and_dump(file: Path) -> Callable[[], object]:
-    """json.load and json.dump of the file."""
+    """Return a run of json.load and json.dump on the file."""
 
     def both() -> None:
         with file.open() as opened:
@@ -119,7 +119,7 @@ def load_and_dump(file: Path) -> Callable[[], object]:
 
 
 def check_boxmend(file: Path) -> Callable[[], object]:
-    """The check command without opening images."""
+    """Return a run of the check command that opens no images."""
     return lambda: _quietly(["check", str(file), "--no-open-images"])
 
 
@@ -138,7 +138,7 @@ TASKS = {
     "json.load + json.dump": load_and_dump,
     "check boxmend": check_boxmend,
 }
-BARS = [  # what is compared, to what, by which measure, and the most it may be
+BARS = [  # task, task to compare it with, measure, maximum ratio
     ("read boxmend", "read pycocotools", "seconds", 0.25),
     ("read boxmend", "read pycocotools", "megabytes", 0.5),
     ("write boxmend", "write json.dump", "seconds", 0.2),
@@ -149,10 +149,10 @@ GROWING = ("read boxmend", "write boxmend", "noise boxmend", "check boxmend")
 
 
 def peak_megabytes() -> float:
-    """The most memory this process has had.
+    """Return the peak memory of this process in MiB.
 
-    Linux counts in ru_maxrss what a process was before it became another program; the high-water
-    mark of its memory starts again.
+    On Linux, ru_maxrss includes the memory of the program that this process was before; VmHWM does
+    not.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,6 +1,6 @@
-"""How fast detections are scored, as a ratio to pycocotools on the same files from one run.
+"""Measure the speed of scoring, as a ratio to pycocotools on the same files in one run.
 
-A COCO file and a file of detections are made up: 5,000 images with about seven objects each of 80
+A COCO file and a file of detections are generated: 5,000 images with about seven objects each of 80
 classes, and 100 detections in each image, of which half lie near an object. pycocotools reads and
 scores both by COCO's rule; boxmend reads both and scores them by the rules of COCO and VOC, all at
 once and part by part. Each runs in a process of its own, in turns, and the median counts.
@@ -26,8 +26,8 @@ import numpy as np
 OBJECTS_PER_IMAGE = 7.2
 DETECTIONS_PER_IMAGE = 100
 NUM_LABELS = 80
-WANTED = 10  # times faster
-FIGURES = 12  # of COCO
+MIN_SPEEDUP = 10  # times faster
+NUM_FIGURES = 12  # of COCO
 PARTS = ("read the dataset", "read the detections", "COCO", "VOC")
 
 
@@ -98,12 +98,12 @@ def by_boxmend(folder: Path) -> dict[str, Any]:
 
     start = time.perf_counter()
     evaluation = evaluate(predictions=folder / "found.json", data=folder / "truth.json")
-    figures = list(evaluation.figures.values())[:FIGURES]
+    figures = list(evaluation.figures.values())[:NUM_FIGURES]
     return {"seconds": time.perf_counter() - start, "figures": figures}
 
 
 def by_parts(folder: Path) -> dict[str, Any]:
-    """The same, part by part."""
+    """Score the same files part by part."""
     import boxmend
     from boxmend.auditing.predictions import read_coco_results
     from boxmend.data.formats.coco.sizes import measure_annotations
@@ -159,13 +159,13 @@ def compare(num_images: int, rounds: int) -> None:
     ours, theirs = measurements[0]["boxmend"]["figures"], measurements[0]["pycocotools"]["figures"]
     pairs = zip(ours, theirs, strict=True)
     apart = max(abs((-1 if a is None else a) - b) for a, b in pairs)
-    print(f"largest difference of the {FIGURES} figures: {apart:.1e} (AP {ours[0]:.4f})")
+    print(f"largest difference of the {NUM_FIGURES} figures: {apart:.1e} (AP {ours[0]:.4f})")
     ratio = seconds["pycocotools"] / seconds["boxmend"]
-    print(f"boxmend is {ratio:.0f} times faster (wanted: {WANTED})")
+    print(f"boxmend is {ratio:.0f} times faster (target: {MIN_SPEEDUP})")
 
 
 def main() -> None:
-    """Compare, or run one task for the process that does."""
+    """Compare, or run one task for a comparing process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=5_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -86,7 +86,7 @@ def read_mutants(folder: Path) -> list[Mutant]:
     return mutants
 
 
-def outdated(mutants: Iterable[Mutant], root: Path) -> list[str]:
+def find_outdated(mutants: Iterable[Mutant], root: Path) -> list[str]:
     """Describe the entries that no longer fit the source or name tests that do not exist."""
     problems = []
     for mutant in mutants:
@@ -129,7 +129,7 @@ class Worker:
             sys.stderr.flush()
             os._exit(status)
 
-    def finished(self) -> Result | None:
+    def poll(self) -> Result | None:
         """Return the result if the child has ended or is past its time."""
         assert self.task is not None
         pid, code = os.waitpid(self._pid, os.WNOHANG)
@@ -214,7 +214,7 @@ def run_tasks(tasks: Iterable[Task], workers: list[Worker]) -> Iterator[Result]:
         while busy:
             time.sleep(POLL_S)
             for worker in list(busy):
-                if (result := worker.finished()) is None:
+                if (result := worker.poll()) is None:
                     continue
                 if (following := next(waiting, None)) is None:
                     busy.remove(worker)
@@ -339,7 +339,7 @@ def main() -> int:
     listed = read_mutants(root / "tools/mutants")
     parts = options.only or [""]
     mutants = [one for one in listed if any(part in one.name for part in parts)]
-    if problems := outdated(mutants, root):
+    if problems := find_outdated(mutants, root):
         print("\n".join(problems))
         return 1
     if not mutants:

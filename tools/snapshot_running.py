@@ -69,7 +69,7 @@ def gather(space: Workspace, steps: dict[str, Callable[[], Any]]) -> dict[str, A
 
 def python(space: Workspace, code: str) -> str:
     """Run a piece of Python that may import boxmend, and return what it prints."""
-    return _checked(space, [sys.executable, "-c", code], "python", (0,)).stdout
+    return _run_checked(space, [sys.executable, "-c", code], "python", (0,)).stdout
 
 
 def call(
@@ -77,10 +77,10 @@ def call(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of boxmend in the workspace; an exit status not listed is an error."""
     command = [sys.executable, "-m", "boxmend", *map(str, words)]
-    return _checked(space, command, " ".join(map(str, words))[:100], statuses)
+    return _run_checked(space, command, " ".join(map(str, words))[:100], statuses)
 
 
-def _checked(
+def _run_checked(
     space: Workspace, command: list[str], name: str, statuses: Sequence[int]
 ) -> subprocess.CompletedProcess[str]:
     """Run a child process, tell how long it took, and raise StepFailed if it failed."""

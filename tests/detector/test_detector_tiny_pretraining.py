@@ -101,7 +101,7 @@ def test_boxes_are_mirrored_with_their_images(
     images[..., 10:20, 30:50] = 255
     mask = torch.ones(1, 1, dtype=torch.bool)
     targets = Targets(torch.tensor([[[30.0, 10, 50, 20]]]), torch.zeros(1, 1).long(), mask, ~mask)
-    seen, wanted = script.mirrored(images, targets, torch.tensor(is_mirrored)[:, None])
+    seen, wanted = script.mirror(images, targets, torch.tensor(is_mirrored)[:, None])
     assert wanted.boxes[0, 0].tolist() == expected
     left, top, right, bottom = expected
     assert (seen[..., top:bottom, left:right] == 255).all()

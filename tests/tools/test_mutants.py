@@ -134,7 +134,7 @@ def test_all_committed_mutants_fit_the_source() -> None:
     tool: dict[str, Any] = runpy.run_path(str(TOOL))
     mutants = tool["read_mutants"](ROOT / "tools" / "mutants")
     assert len(mutants) > 0
-    assert tool["outdated"](mutants, ROOT) == []
+    assert tool["find_outdated"](mutants, ROOT) == []
     assert len({(one.file, one.old, one.new) for one in mutants}) == len(mutants)
 
 
