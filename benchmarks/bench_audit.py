@@ -145,7 +145,9 @@ def _write_results(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: F
             )
             entries = [
                 {"image_id": image, "category_id": label, "bbox": box, "score": score}
-                for image, label, box, score in zip(*(one.tolist() for one in columns), strict=True)
+                for image, label, box, score in zip(
+                    *(column.tolist() for column in columns), strict=True
+                )
             ]
             file.write(b"[" if not first else b",")
             file.write(msgspec.json.encode(entries)[1:-1])

@@ -148,13 +148,15 @@ def compare(num_images: int, rounds: int) -> None:
         make_files(folder, num_images)
         measurements = [{task: measure_task(task, folder) for task in TASKS} for _ in range(rounds)]
     seconds = {
-        task: statistics.median(one[task]["seconds"] for one in measurements)
+        task: statistics.median(measurement[task]["seconds"] for measurement in measurements)
         for task in ("pycocotools", "boxmend")
     }
     for task, value in seconds.items():
         print(f"{task}: {value:.2f} s, {measurements[0][task]['megabytes']:.0f} MB")
     for part in PARTS:
-        value = statistics.median(one["parts"]["parts"][part] for one in measurements)
+        value = statistics.median(
+            measurement["parts"]["parts"][part] for measurement in measurements
+        )
         print(f"  {part}: {value:.2f} s")
     ours, theirs = measurements[0]["boxmend"]["figures"], measurements[0]["pycocotools"]["figures"]
     pairs = zip(ours, theirs, strict=True)

@@ -59,7 +59,7 @@ class Visits:
             for first in range(0, len(batches), STEPS_AT_ONCE):
                 rows = [self._rows(images) for images in batches[first : first + STEPS_AT_ONCE]]
                 whole = self._entries(epoch, step, rows)
-                yield from _split_entries(whole, [len(one) for one in rows])
+                yield from _split_entries(whole, [len(row) for row in rows])
                 step += len(rows)
 
     def _rows(self, images: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -191,7 +191,7 @@ def measure(folder: Path, annotations: int, num_images: int) -> None:
     first, again = time_command(command), time_command(command)
     answer = first.answer
     beside = Path(answer["picture_folder"])
-    size = sum(one.stat().st_size for one in beside.iterdir())
+    size = sum(path.stat().st_size for path in beside.iterdir())
     print("| making the report | |\n|---|---|")
     for what, took in (("the first time", first), ("with existing pictures", again)):
         print(f"| {what} | {took.seconds:.1f} s, of the CPU {took.cpu_seconds:.1f} s |")

@@ -49,7 +49,7 @@ def ensure_equal(found: Any, wanted: Any, what: str) -> None:
 
 def written_names(manifest: Manifest) -> dict[str, str]:
     """Return how the tool writes each label name."""
-    return {one["label_name"]: one["written_as"] for one in manifest["labels"]}
+    return {label["label_name"]: label["written_as"] for label in manifest["labels"]}
 
 
 def by_label_studio_sdk(folder: Path, manifest: Manifest) -> str:
@@ -94,7 +94,9 @@ def by_datumaro(folder: Path, manifest: Manifest) -> str:
     """Check with Datumaro's reader of CVAT's XML, which CVAT itself uses for projects."""
     datumaro = import_module("datumaro")
     dataset = datumaro.Dataset.import_from(str(folder), "cvat")
-    label_names = [one.name for one in dataset.categories()[datumaro.AnnotationType.label]]
+    label_names = [
+        category.name for category in dataset.categories()[datumaro.AnnotationType.label]
+    ]
     names, found = written_names(manifest), {}
     ensure_equal(label_names, list(names.values()), "labels")
     for item in dataset:
@@ -134,7 +136,7 @@ def by_fiftyones_cvat_reader(folder: Path, manifest: Manifest) -> str:
     reader = import_module("fiftyone.utils.cvat")
     _, labels, images = reader.load_cvat_image_annotations(str(folder / "annotations.xml"))
     ensure_equal(
-        {one["name"] for one in labels.labels}, set(written_names(manifest).values()), "labels"
+        {label["name"] for label in labels.labels}, set(written_names(manifest).values()), "labels"
     )
     num_boxes = sum(len(image.boxes) for image in images)
     ensure_equal(num_boxes, sum(1 for _ in list_annotations(manifest)), "number of boxes")
@@ -150,8 +152,8 @@ def by_fiftyone(folder: Path, manifest: Manifest) -> str:
     found: dict[tuple[str, str], tuple[Any, Any]] = {}
     for sample in samples:
         for field in ("annotated", "mended"):
-            for one in sample[field].detections:
-                found[field, one.annotation_id] = (one, sample.metadata)
+            for detection in sample[field].detections:
+                found[field, detection.annotation_id] = (detection, sample.metadata)
     for _, annotation in list_annotations(manifest):
         identity = str(annotation["annotation_id"])
         one, size = found.pop(("annotated", identity))
@@ -190,7 +192,10 @@ def _in_a_database(folder: Path) -> str:
 def by_pycocotools(folder: Path, manifest: Manifest) -> str:
     """Check with COCO's own reader."""
     coco = import_module("pycocotools.coco").COCO(str(folder / "instances_suggested.json"))
-    annotations = {one["boxmend"]["annotation_id"]: one for one in coco.loadAnns(coco.getAnnIds())}
+    annotations = {
+        annotation["boxmend"]["annotation_id"]: annotation
+        for annotation in coco.loadAnns(coco.getAnnIds())
+    }
     for image, annotation in list_annotations(manifest):
         one = annotations.pop(annotation["annotation_id"])
         label, (x1, y1, x2, y2) = suggestion_of(annotation)

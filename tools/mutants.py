@@ -96,7 +96,7 @@ def find_outdated(mutants: Iterable[Mutant], root: Path) -> list[str]:
             problems.append(f"{mutant.name}: the text occurs {count} times in {mutant.file}")
         if mutant.old == mutant.new:
             problems.append(f"{mutant.name}: changes nothing")
-        missing = [one for one in mutant.tests if not (root / one.split("::")[0]).is_file()]
+        missing = [test for test in mutant.tests if not (root / test.split("::")[0]).is_file()]
         if missing or not mutant.tests:
             problems.append(f"{mutant.name}: no such tests: {', '.join(missing) or '(none named)'}")
     return problems

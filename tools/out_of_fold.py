@@ -59,7 +59,7 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     for fold, members in enumerate(assign_folds(len(data.images), asked.folds)):
         detections = predict_fold(data, members, work / str(fold), asked.method, asked.seed)
-        found += [{**one, "fold": fold} for one in detections]
+        found += [{**detection, "fold": fold} for detection in detections]
     out = asked.out / f"{work.name}.parquet"
     write(out, found)
     print(f"wrote {out}: {len(found):,} detections, {out.stat().st_size:,} bytes")

@@ -287,5 +287,5 @@ def _write_folds(space: Workspace, results: list[dict[str, Any]]) -> None:
     call(space, "folds", "noisy:train", "-k", 3, "--out", "folds", "--images-as", "none")
     fold_of = json.loads((space.folder / "folds/folds.json").read_text())["folds"]
     for fold in range(3):
-        own = [one for one in results if fold_of[Path(one["file_name"]).name] == fold]
+        own = [result for result in results if fold_of[Path(result["file_name"]).name] == fold]
         (space.folder / f"folds/fold-{fold}/predictions.json").write_text(json.dumps(own))

@@ -149,8 +149,8 @@ def calibration_error(chances: Floats, is_true: NDArray[np.bool_], bins: int = 1
     """The mean distance of chances and shares over bins of equal width."""
     places = np.minimum((chances * bins).astype(int), bins - 1)
     total = 0.0
-    for one in range(bins):
-        inside = places == one
+    for number in range(bins):
+        inside = places == number
         if inside.any():
             total += inside.mean() * abs(chances[inside].mean() - is_true[inside].mean())
     return total

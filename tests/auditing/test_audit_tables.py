@@ -52,9 +52,9 @@ def opinion(
     )
 
 
-def fixes(one: AuditOpinion, kind: Kind) -> Fixes:
+def fixes(audit_opinion: AuditOpinion, kind: Kind) -> Fixes:
     evidence = Evidence(5, NONE, np.zeros(0), np.ones(3), np.ones(3), OTHERS, np.ones(3))
-    found = join_fixes(make_fixes(dataset(), np.arange(3), one, evidence))
+    found = join_fixes(make_fixes(dataset(), np.arange(3), audit_opinion, evidence))
     assert (found.kinds == kind).all()
     return found
 

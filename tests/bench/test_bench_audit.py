@@ -64,7 +64,7 @@ def answer(world: Path) -> dict[str, Any]:
 
 
 def test_the_answer_has_all_finders_by_kind(answer: dict[str, Any]) -> None:
-    table = {(one["kind"], one["finder"]): one for one in answer["finders"]["scores"]}
+    table = {(score["kind"], score["finder"]): score for score in answer["finders"]["scores"]}
     assert {finder for _, finder in table} == {"boxmend", *OTHERS}
     assert {kind for kind, finder in table if finder == "boxmend"} == {
         *("wrong label", "bad box", "missing", "spurious", "duplicate")
@@ -119,7 +119,7 @@ def test_a_note_says_that_the_truth_has_no_missing_annotations(
     printed = capsys.readouterr()
     result = json.loads(printed.out)
     assert result["missing"] is None
-    assert "missing" not in {one["kind"] for one in result["finders"]["scores"]}
+    assert "missing" not in {score["kind"] for score in result["finders"]["scores"]}
     assert "give the clean dataset by --truth" in printed.err
 
 

@@ -237,7 +237,7 @@ def test_cells_leave_with_the_runner_and_two_runners_finish_them(
     for answer in answers:
         assert sorted(answer["done"]) == sorted(folder.name for folder in folders)
     results = read_results(tmp_path / "voc320" / RESULTS_FILE).results
-    assert sorted(one.cell for one in results) == sorted(folder.name for folder in folders)
+    assert sorted(result.cell for result in results) == sorted(folder.name for folder in folders)
     shutil.rmtree(tmp_path / "voc320")
 
 

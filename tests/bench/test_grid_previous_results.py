@@ -20,8 +20,8 @@ BOTH = (MEND, BR)
 STAGES = (MEND, "label40-box40-two-stage-0")
 
 
-def changed(one: Result, **fields: Any) -> Result:
-    return msgspec.structs.replace(one, **fields)
+def changed(result: Result, **fields: Any) -> Result:
+    return msgspec.structs.replace(result, **fields)
 
 
 def names(plan: Plan) -> list[str]:
@@ -36,8 +36,8 @@ def line(toys: Path, tmp_path: Path) -> Result:
 
 
 def with_lines(path: Path, *lines: Result) -> tuple[Path, ...]:
-    for one in lines:
-        append_result(path, one)
+    for line in lines:
+        append_result(path, line)
     return (path,)
 
 
@@ -260,7 +260,7 @@ def test_folders_stand_for_the_files_in_them(tmp_path: Path, line: Result) -> No
     for place in (RESULTS_FILE, f"voc320/{RESULTS_FILE}"):
         append_result(tmp_path / "grid" / place, line)
     files = result_files([tmp_path / "grid", tmp_path / "grid" / RESULTS_FILE])
-    assert [str(one.relative_to(tmp_path)) for one in files] == [
+    assert [str(file.relative_to(tmp_path)) for file in files] == [
         f"grid/{RESULTS_FILE}",
         f"grid/voc320/{RESULTS_FILE}",
     ]

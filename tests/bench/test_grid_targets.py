@@ -65,7 +65,9 @@ def test_fewer_than_three_seeds_are_no_verdict() -> None:
 
 
 def of(results: list[Result], word: str) -> AccuracyTarget:
-    (bar,) = (one for one in evaluate_targets(results) if word in one.what and not one.is_goal)
+    (bar,) = (
+        target for target in evaluate_targets(results) if word in target.what and not target.is_goal
+    )
     return bar
 
 
@@ -141,6 +143,6 @@ def test_the_worst_estimate_counts() -> None:
 
 def test_training_from_scratch_is_a_goal() -> None:
     cells = [*at_forty(0.5), *(cell("two-stage", 0.58, FORTY, seed) for seed in range(3))]
-    (goal,) = (one for one in evaluate_targets(cells) if "from scratch" in one.what)
+    (goal,) = (target for target in evaluate_targets(cells) if "from scratch" in target.what)
     assert goal.is_goal
     assert (goal.verdict, goal.measured) == ("reached", "70.0 ± 0.0 % (3)")

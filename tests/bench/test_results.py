@@ -191,7 +191,7 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
-    assert sorted(one.seed for one in read_results(path).results) == list(range(75))
+    assert sorted(result.seed for result in read_results(path).results) == list(range(75))
 
 
 def test_a_line_waits_for_whoever_writes_another(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_lines_of_an_earlier_version_are_read_with_one_note(
     assert found.warnings == []
     assert path.read_bytes().startswith(b"\n".join(old) + b"\n")  # they are left as they are
     assert path.read_bytes().count(b'"digest": "sha256:') == 1
-    assert [one.getMessage().count("3 of its lines") for one in caplog.records] == [1]
+    assert [record.getMessage().count("3 of its lines") for record in caplog.records] == [1]
 
 
 def test_the_committed_results_are_read_with_one_note(caplog: pytest.LogCaptureFixture) -> None:

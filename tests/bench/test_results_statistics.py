@@ -86,7 +86,7 @@ def test_seeds_may_come_in_any_order(
     method: list[float], baseline: list[float], clean: list[float], seeds: list[int]
 ) -> None:
     sides = [dict(zip(seeds, one, strict=True)) for one in (method, baseline, clean)]
-    turned = [dict(reversed(one.items())) for one in sides]
+    turned = [dict(reversed(side.items())) for side in sides]
     assert recovered_share(*sides) == recovered_share(*turned)
 
 

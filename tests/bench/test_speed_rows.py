@@ -59,7 +59,7 @@ def test_the_plain_recipe_follows_a_rate_and_limits_its_gradients(tmp_path: Path
     trainer = plain_steps(factory, "64", SMALL.all_counts[0], on_device=True).trainer
     images = AnnotatedImages(factory.dataset)
     examples = [images[0][0]], [images[0][1]]
-    trained = [one for one in trainer.network.parameters() if one.requires_grad]
+    trained = [parameter for parameter in trainer.network.parameters() if parameter.requires_grad]
     before = [one.clone() for one in trained]
     trainer.set_rate(0)
     assert torch.isfinite(trainer.train_on(examples, max_norm=1e-3))

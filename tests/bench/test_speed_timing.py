@@ -93,7 +93,7 @@ def test_ratios_are_quotients_of_what_rows_show() -> None:
         "mend": row_values(Timed(16, [24.0], peak_bytes=420)),
         "mend-paper": row_values(Timed(16, [], error="out of memory")),
     }
-    found = {(one["ratio"], one["measure"]): one["is"] for one in compute_ratios(rows)}
+    found = {(ratio["ratio"], ratio["measure"]): ratio["is"] for ratio in compute_ratios(rows)}
     assert found == pytest.approx(
         {
             ("mend / baseline", "milliseconds"): 1.2,  # 24 / 20

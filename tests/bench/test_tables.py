@@ -58,7 +58,7 @@ def test_squares_have_means_deviations_and_shares() -> None:
 
 def test_the_reference_is_the_same_in_every_column() -> None:
     made = make_table(get_layout("core"), core_results())
-    means = [one.ours.mean for one in made.entries[0] if one.ours]
+    means = [entry.ours.mean for entry in made.entries[0] if entry.ours]
     assert len(means) == 5
     assert len(set(means)) == 1
 
@@ -116,7 +116,9 @@ def test_a_metric_can_be_chosen_and_an_unknown_one_lists_those_that_exist() -> N
 
 
 def test_published_figures_stand_only_beside_the_like() -> None:
-    results = [msgspec.structs.replace(one, scores={"coco_ap75": 0.3}) for one in core_results()]
+    results = [
+        msgspec.structs.replace(result, scores={"coco_ap75": 0.3}) for result in core_results()
+    ]
     assert at(make_table(get_layout("core"), results), "mend-paper", "label40-box40").paper == 0.703
     made = make_table(get_layout("core"), results, "coco_ap75")
     assert all(one.paper is None for line in made.entries for one in line)
@@ -226,7 +228,7 @@ def test_on_clean_data_the_difference_is_shown() -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_can_be_filled(name: str) -> None:
-    every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
+    every = {result_of(spec, 0.5).cell: result_of(spec, 0.5) for spec in cell_specs(LAYOUTS[name])}
     made = make_table(LAYOUTS[name], list(every.values()))
     assert len(made.results) == len(every)
     for row, line in made.lines():
@@ -324,7 +326,7 @@ def test_the_two_stages_have_a_control_of_equal_compute() -> None:
 
 
 def test_table1_has_the_columns_of_the_paper_in_its_order() -> None:
-    names = [one.name for one in LAYOUTS["table1"].columns]
+    names = [column.name for column in LAYOUTS["table1"].columns]
     assert len(names) == 11
     records = get_published("table1")
     assert records is not None

@@ -27,7 +27,7 @@ def with_settings(one: Result, **values: Any) -> Result:
 
 
 def places(*results: Result) -> list[str]:
-    return [f"{one.where}{one.among}" for one in find_differences(results)]
+    return [f"{difference.where}{difference.among}" for difference in find_differences(results)]
 
 
 BASE = result("baseline", noise=BOTH)

@@ -43,7 +43,7 @@ def results() -> list[Result]:
 
 def made(**fields: Any) -> Table:
     return make_table(
-        get_layout("core"), [msgspec.structs.replace(one, **fields) for one in results()]
+        get_layout("core"), [msgspec.structs.replace(result, **fields) for result in results()]
     )
 
 
@@ -105,7 +105,9 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
 
 def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
     for name in LAYOUTS:
-        every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
+        every = {
+            result_of(spec, 0.5).cell: result_of(spec, 0.5) for spec in cell_specs(LAYOUTS[name])
+        }
         text = render_markdown(make_table(LAYOUTS[name], list(every.values())))
         blocks = [block for block in text.split("\n\n") if block.startswith("|")]
         assert {row.count("|") for row in blocks[0].splitlines()} == {
@@ -123,8 +125,8 @@ def test_notes_tell_what_is_odd_about_the_published_table() -> None:
 
 def test_mixed_rows_are_marked_and_noted() -> None:
     odd = [
-        msgspec.structs.replace(one, hardware="another") if one.method == "mend" else one
-        for one in results()
+        msgspec.structs.replace(result, hardware="another") if result.method == "mend" else result
+        for result in results()
     ]
     text = render_markdown(make_table(get_layout("core"), odd, None, tuple(find_differences(odd))))
     assert lines_of(text, r"mend \*")
@@ -193,7 +195,9 @@ def test_the_csv_has_a_line_for_each_square_in_fractions() -> None:
 
 
 def test_no_field_of_the_csv_is_a_formula() -> None:
-    odd = [msgspec.structs.replace(one, scale="-voc") for one in results()]  # as no file could
+    odd = [
+        msgspec.structs.replace(result, scale="-voc") for result in results()
+    ]  # as no file could
     rows = list(csv.reader(io.StringIO(render_csv(make_table(get_layout("core"), odd)).decode())))
     assert rows[1][1] == "'-voc"
 
@@ -232,7 +236,7 @@ def test_columns_without_any_figure_are_left_out_and_named() -> None:
     assert "Left out, since there is no figure yet: label 0, box 0." in text
     page = render_html(core).decode()
     assert page.count('scope="col"') == 2 * (1 + 4)
-    assert any(one["name"] == "label0-box0" for one in to_plain(core)["columns"])
+    assert any(column["name"] == "label0-box0" for column in to_plain(core)["columns"])
 
 
 def test_a_note_lists_missing_comparisons() -> None:

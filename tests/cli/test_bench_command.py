@@ -59,16 +59,16 @@ def test_the_table_has_all_rows_with_their_figures(measured: tuple[Any, Any]) ->
 def test_ratios_are_quotients_of_what_is_shown(measured: tuple[Any, Any]) -> None:
     (table,) = measured[0]["tables"]
     assert len(table["ratios"]) == 6  # all but that of memory
-    for one in table["ratios"]:
-        above, below = one["ratio"].split(" / ")
-        rows, measure = table["rows"], one["measure"]
-        assert one["is"] == rows[above][measure] / rows[below][measure]
+    for ratio in table["ratios"]:
+        above, below = ratio["ratio"].split(" / ")
+        rows, measure = table["rows"], ratio["measure"]
+        assert ratio["is"] == rows[above][measure] / rows[below][measure]
 
 
 def test_stages_growth_and_memory_are_measured(measured: tuple[Any, Any]) -> None:
     answer = measured[0]
-    assert [one["row"] for one in answer["stages"]] == ["baseline", "mend-paper", "mend"]
-    assert all(sum(one["shares"].values()) == pytest.approx(1) for one in answer["stages"])
+    assert [stage["row"] for stage in answer["stages"]] == ["baseline", "mend-paper", "mend"]
+    assert all(sum(stage["shares"].values()) == pytest.approx(1) for stage in answer["stages"])
     objects = answer["growth"]["objects"]
     assert [(one["row"], one["number"]) for one in objects] == [
         ("mend-paper", 2),

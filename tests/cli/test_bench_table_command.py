@@ -41,8 +41,8 @@ RESULTS = (
 
 def write(folder: Path, *results: Result, scale: str = "smoke") -> Path:
     path = folder / scale / "results.jsonl"
-    for one in results:
-        append_result(path, msgspec.structs.replace(one, scale=scale))
+    for result in results:
+        append_result(path, msgspec.structs.replace(result, scale=scale))
     return path
 
 

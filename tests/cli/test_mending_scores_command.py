@@ -133,7 +133,7 @@ def test_other_finders_use_the_detections_of_the_file(
     assert list(result) == ["mending", "finders"]
     finders = result["finders"]
     assert (finders["annotations"], finders["wrong_labels"], finders["bad_boxes"]) == (4, 2, 1)
-    rows: dict[Any, Any] = {(one["finder"], one["kind"]): one for one in finders["scores"]}
+    rows: dict[Any, Any] = {(score["finder"], score["kind"]): score for score in finders["scores"]}
     theirs = rows["hotcoco label_errors", "wrong label"]
     assert (theirs["flagged"], theirs["precision"], theirs["recall"]) == (1, 1, 0.5)
     assert Run(run).read_json("mending.json") == result

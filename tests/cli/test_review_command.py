@@ -60,7 +60,7 @@ def test_the_address_is_the_result_and_an_interrupt_sums_up(run: Path) -> None:
         "3 of 8 fixes are decided: 1 accepted, 1 accepted with another class or box, 1 rejected",
         f"the verdicts are in {run / VERDICTS_FILE}; `boxmend apply {run} --out DIR` uses them",
     ]
-    assert [one.who for one in read_verdicts(run)] == ["Ada"] * 3
+    assert [verdict.who for verdict in read_verdicts(run)] == ["Ada"] * 3
     assert not (run / ".lock").exists()
 
 
@@ -70,7 +70,7 @@ def test_a_kill_loses_nothing_and_the_next_review_continues(run: Path) -> None:
     give(address, {"row": 0, "answer": "accept"}, {"row": 1, "answer": "reject"})
     process.kill()
     process.communicate(timeout=30)
-    assert [one.answer for one in read_verdicts(run)] == ["accept", "reject"]
+    assert [verdict.answer for verdict in read_verdicts(run)] == ["accept", "reject"]
     session = serving.open_session(run)
     assert session.figures()["decided"] == 2
     with (run / VERDICTS_FILE).open("ab") as file:

@@ -215,9 +215,9 @@ def test_the_result_is_printed(asked: Asked, capsys: pytest.CaptureFixture[str])
 def names_of(kind: type, prefix: str = "") -> list[str]:
     hints = get_type_hints(kind)
     names: list[str] = []
-    for one in fields(kind):
-        name = f"{prefix}{one.name.replace('_', '-')}"
-        nested = hints[one.name]
+    for setting in fields(kind):
+        name = f"{prefix}{setting.name.replace('_', '-')}"
+        nested = hints[setting.name]
         names += names_of(nested, f"{name}.") if is_dataclass(nested) else [name]  # type: ignore[arg-type]
     return names
 

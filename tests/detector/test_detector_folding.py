@@ -25,7 +25,9 @@ def gradients(network: nn.Module, maps: dict[str, Tensor]) -> list[Tensor]:
         (value * torch.arange(1, 1 + value.shape[1])[:, None, None]).mean()
         for value in maps.values()
     ).backward()  # type: ignore[union-attr]
-    return [one.grad.clone() for one in network.parameters() if one.grad is not None]
+    return [
+        parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None
+    ]
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])

@@ -138,15 +138,15 @@ def test_a_twin_has_the_same_backbone_and_other_heads(tmp_path: Path) -> None:
         assert torch.equal(value, twin.backbone.state_dict()[key])
     ours, its = detector.network.roi_heads.state_dict(), twin.roi_heads.state_dict()
     assert any(not torch.equal(value, its[key]) for key, value in ours.items())
-    frozen = [not one.requires_grad for one in detector.network.backbone.parameters()]
-    assert frozen == [not one.requires_grad for one in twin.backbone.parameters()]
+    frozen = [not parameter.requires_grad for parameter in detector.network.backbone.parameters()]
+    assert frozen == [not parameter.requires_grad for parameter in twin.backbone.parameters()]
     assert any(frozen)
 
 
 def test_a_twin_is_trained_with_its_detector_but_not_saved(tmp_path: Path) -> None:
     detector = made(networks=2)
-    trained = {id(one) for one in detector.network.parameters()}
-    assert all(id(one) in trained for one in detector.twin.network.parameters())
+    trained = {id(parameter) for parameter in detector.network.parameters()}
+    assert all(id(parameter) in trained for parameter in detector.twin.network.parameters())
     save(detector, tmp_path / "model.safetensors")
     tensors, _ = read_file(tmp_path / "model.safetensors")
     assert not any(key.startswith("twin.") for key in tensors)

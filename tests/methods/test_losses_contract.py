@@ -109,7 +109,9 @@ def test_losses_are_finite_scalars_with_gradients(name: str, step: int) -> None:
     total = sum(losses.values(), torch.zeros(()))
     total.backward()  # type: ignore[no-untyped-call]
     predictor = detector.network.roi_heads
-    gradients = [one.grad for one in predictor.parameters() if one.grad is not None]
+    gradients = [
+        parameter.grad for parameter in predictor.parameters() if parameter.grad is not None
+    ]
     assert gradients
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert any(gradient.abs().sum() > 0 for gradient in gradients)
@@ -212,7 +214,9 @@ def test_very_small_boxes_give_finite_values(name: str, step: int, half: bool) -
         outcome, losses = method.losses(work_on(detector, annotations._replace(boxes=boxes), step))
     assert all(value.isfinite() for value in losses.values())
     sum(losses.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
-    gradients = [one.grad for one in detector.network.parameters() if one.grad is not None]
+    gradients = [
+        parameter.grad for parameter in detector.network.parameters() if parameter.grad is not None
+    ]
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert outcome.boxes[annotations.is_box].isfinite().all()
     assert outcome.matched[annotations.is_box].isfinite().all()

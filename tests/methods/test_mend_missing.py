@@ -170,7 +170,7 @@ def test_padding_is_inert_and_nothing_waits_for_the_device(num_annotations: int)
         method.refine(
             annotations,
             proposals,
-            lambda boxes: SecondStageOutput(*(one[:, : boxes.shape[1]] for one in scores)),
+            lambda boxes: SecondStageOutput(*(score[:, : boxes.shape[1]] for score in scores)),
             LATER,
         )
     assert watch.seen.isdisjoint(WAITS)

@@ -64,7 +64,7 @@ def test_apply_and_revert_give_back_the_original_bytes(format: str, data: st.Dat
         before = boxmend.load(address)
         before.save(root / "plain")
         names = len(before.label_names)  # VOC knows those that occur
-        drawn_visits = [replace(one, label=(one.label or 0) % names) for one in drawn_visits]
+        drawn_visits = [replace(visit, label=(visit.label or 0) % names) for visit in drawn_visits]
         run = finished_run(root / "run", address, drawn_visits)
         result = boxmend.apply(run, root / "out", wanted)
         assert bytes_of(root / "data") == files

@@ -44,7 +44,9 @@ def listed(out: Path) -> list[dict[str, str]]:
 
 
 def entries(path: Path) -> dict[int, dict[str, Any]]:
-    return {one["id"]: one for one in json.loads(path.read_bytes())["annotations"]}
+    return {
+        annotation["id"]: annotation for annotation in json.loads(path.read_bytes())["annotations"]
+    }
 
 
 def test_coco_differs_in_the_mended_fields_and_a_note(tmp_path: Path) -> None:

@@ -229,7 +229,11 @@ VISITS = st.lists(
 def by_the_book(dataset: Dataset, visits: list[Visit], row: int) -> tuple[int, bool, int]:
     """Label, whether unsure, and votes of an annotation, one visit after another."""
     own = int(dataset.labels[row])
-    judged = [one for one in visits if one.row == row and one.verdict != UNJUDGED and one.epoch > 0]
+    judged = [
+        visit
+        for visit in visits
+        if visit.row == row and visit.verdict != UNJUDGED and visit.epoch > 0
+    ]
     said = [
         None if one.verdict == DISCARDED else own if one.verdict == KEPT else one.label
         for one in judged[-num_settling_visits(6) :]

@@ -27,13 +27,13 @@ def score(
 
 def columns(detections: Sequence[Detection], truth: Sequence[TrueBox]) -> Columns:
     """Columns of rows; areas are width times height."""
-    found = np.array([one[3] for one in detections], np.float64).reshape(-1, 4)
+    found = np.array([detection[3] for detection in detections], np.float64).reshape(-1, 4)
     annotated = np.array([one[2] for one in truth], np.float64).reshape(-1, 4)
     return (
         SizedDetections(
-            np.array([one[0] for one in detections], np.int64),
-            np.array([one[1] for one in detections], np.int64),
-            np.array([one[2] for one in detections], np.float64),
+            np.array([detection[0] for detection in detections], np.int64),
+            np.array([detection[1] for detection in detections], np.int64),
+            np.array([detection[2] for detection in detections], np.float64),
             corners(found),
             sizes=found[:, 2:],
         ),
@@ -57,11 +57,14 @@ class EvalWithIgnored(COCOeval):  # type: ignore[misc]  # pycocotools has no typ
     """pycocotools with its key `ignore` heeded, which it reads and then forgets."""
 
     def _prepare(self) -> None:
-        ignored = {one["id"]: one["ignore"] for one in self.cocoGt.dataset["annotations"]}
+        ignored = {
+            annotation["id"]: annotation["ignore"]
+            for annotation in self.cocoGt.dataset["annotations"]
+        }
         super()._prepare()
         for entries in self._gts.values():
-            for one in entries:
-                one["ignore"] = bool(one["ignore"] or ignored[one["id"]])
+            for entry in entries:
+                entry["ignore"] = bool(entry["ignore"] or ignored[entry["id"]])
 
 
 def by_pycocotools(detections: SizedDetections, truth: CocoTruth, num_labels: int) -> Any:

@@ -35,7 +35,7 @@ def make_truth_file(  # noqa: PLR0913  # the columns of the file
     n = len(ids)
     origin = np.array(origins or [Origin.KEPT] * n, np.int8)
     ours, theirs = (np.array(one, object) for one in (ids, sources or ids))
-    whole = all(isinstance(one, int) for one in [*ids, *(sources or ids)])
+    whole = all(isinstance(annotation_id, int) for annotation_id in [*ids, *(sources or ids)])
     truth = Truth(
         label_names=names,
         annotation_ids=ours.astype(np.int64) if whole else ours,

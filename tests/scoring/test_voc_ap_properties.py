@@ -26,7 +26,9 @@ def slow_average_precision(
     num_truth = sum(not one[3] for one in boxes)
     if num_truth == 0:
         return None
-    mine = sorted((one for one in detections if one[1] == label), key=lambda one: -one[2])
+    mine = sorted(
+        (detection for detection in detections if detection[1] == label), key=lambda one: -one[2]
+    )
     taken = set[int]()
     hits = misses = 0
     curve: list[tuple[Fraction, Fraction]] = []  # recall, precision

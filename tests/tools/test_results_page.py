@@ -36,8 +36,8 @@ def cell(method: str, ap50: float, noise: tuple[str | None, str | None], seed: i
 
 def world(folder: Path, *lines: Result) -> Path:
     """A project with these lines."""
-    for one in lines:
-        append_result(folder / "results" / "voc320.jsonl", one)
+    for line in lines:
+        append_result(folder / "results" / "voc320.jsonl", line)
     (folder / "docs").mkdir()
     return folder
 

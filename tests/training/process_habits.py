@@ -52,7 +52,7 @@ def exchange() -> None:
         gradients = [torch.full(shape, 1.0 + RANK) for shape in ((2,), (), (2, 2), (1,))]
         gradients.append(torch.full((2,), 0.5, dtype=torch.float64))
         both.sum_gradients(gradients)
-        assert all(bool((one == 3).all()) for one in gradients[:4])
+        assert all(bool((gradient == 3).all()) for gradient in gradients[:4])
         assert gradients[4].tolist() == [1, 1]
         assert both.any(RANK == 1)
         assert not both.any(False)

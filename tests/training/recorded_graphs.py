@@ -56,9 +56,11 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._keep(written)
         result = func(*args, **kwargs)
         args, kwargs = tree_map(_detached, (args, kwargs))
-        known = {_storage(one) for one in _tensors((args, kwargs))}
+        known = {_storage(tensor) for tensor in _tensors((args, kwargs))}
         outputs: list[Any] = [_detached(one) for one in tree_flatten(result)[0]]
-        is_new = [isinstance(one, Tensor) and _storage(one) not in known for one in outputs]
+        is_new = [
+            isinstance(output, Tensor) and _storage(output) not in known for output in outputs
+        ]
         self.made |= {_storage(one): one for one, new in zip(outputs, is_new, strict=True) if new}
 
         def repeat() -> None:
@@ -115,7 +117,11 @@ class _Stream:
 def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """The arguments that an operation changes."""
     given = zip(func._schema.arguments, args, strict=False)
-    named = [(one, kwargs[one.name]) for one in func._schema.arguments if one.name in kwargs]
+    named = [
+        (argument, kwargs[argument.name])
+        for argument in func._schema.arguments
+        if argument.name in kwargs
+    ]
     pairs = [*given, *named]
     changed = [value for one, value in pairs if one.alias_info and one.alias_info.is_write]
     return _tensors(changed)

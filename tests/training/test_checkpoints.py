@@ -142,7 +142,7 @@ def test_a_checkpoint_of_an_earlier_version_is_read_with_a_note(
     found = checkpoint.load(tmp_path, CPU, network, ())
     assert found is not None
     assert found["network"]["weight"].equal(network.weight)
-    assert ["has no digest" in one.getMessage() for one in caplog.records] == [True]
+    assert ["has no digest" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_another_weight_is_noticed(tmp_path: Path) -> None:

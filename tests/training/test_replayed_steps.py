@@ -60,7 +60,9 @@ def sums(batch: Batch) -> Tensor:
     """The sum of every tensor of a batch, each image with a weight of its own; [11]."""
     weights = torch.arange(1, len(batch.images) + 1, dtype=torch.float64)
     fields = [one for one in (*batch, *batch.frame) if isinstance(one, Tensor)]
-    return torch.stack([one.double().reshape(len(one), -1).sum(1) @ weights for one in fields])
+    return torch.stack(
+        [field.double().reshape(len(field), -1).sum(1) @ weights for field in fields]
+    )
 
 
 class Computing:
@@ -134,14 +136,14 @@ def test_a_new_phase_is_computed_and_recorded_anew(graphs: list[Graph]) -> None:
 def test_a_phase_may_draw_other_numbers_than_the_one_before(graphs: list[Graph]) -> None:
     keys = RandomNumbers(ALONE)
     shapes = [torch.Size((2, 3))]
-    replay = Replay(lambda batch: [keys.draw(one) for one in shapes], keys, pytest.fail)
+    replay = Replay(lambda batch: [keys.draw(shape) for shape in shapes], keys, pytest.fail)
     for number, phase in enumerate("aaabbb"):
         if phase == "b":
             shapes = [torch.Size((2, 5)), torch.Size((2, 1))]
         found = [one.tolist() for one in replay(batch_of(1), phase, seed=number)]
         fresh = RandomNumbers(ALONE)
         fresh.start(number)
-        assert found == [fresh.draw(one).tolist() for one in shapes]
+        assert found == [fresh.draw(shape).tolist() for shape in shapes]
 
 
 @pytest.mark.parametrize("images", [1, 3])

@@ -63,7 +63,7 @@ def workers_of(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
             variables = (folder / "environ").read_bytes().split(b"\0")
         except (OSError, IndexError):
             continue
-        ranks = [one for one in variables if one.startswith(b"RANK=")]
+        ranks = [variable for variable in variables if variable.startswith(b"RANK=")]
         if parent == str(process.pid) and ranks:
             yield int(ranks[0][5:]), int(folder.name)
 

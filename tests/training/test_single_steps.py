@@ -32,7 +32,9 @@ def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: An
 
 
 def gradients(training: Training) -> list[torch.Tensor]:
-    return [one.grad.clone() for one in training.parameters if one.grad is not None]
+    return [
+        parameter.grad.clone() for parameter in training.parameters if parameter.grad is not None
+    ]
 
 
 def test_each_step_has_its_rate_and_its_random_numbers(
@@ -74,7 +76,7 @@ def test_gradients_are_those_of_one_step_alone(tmp_path: Path) -> None:
 def test_gradients_are_scaled_to_the_norm_of_the_settings(tmp_path: Path, max_norm: float) -> None:
     training = made(tmp_path, Optimisation(lr=1e-3, max_norm=max_norm))
     training.train_on(next(iter(training.loader.epoch(0))))
-    norm = torch.stack([one.norm() for one in gradients(training)]).norm().item()
+    norm = torch.stack([gradient.norm() for gradient in gradients(training)]).norm().item()
     logged_norm = training.recorder.flush()["norm"]
     assert logged_norm > 0.1  # as it was before
     assert norm == pytest.approx(max_norm or logged_norm, rel=1e-3)

@@ -30,8 +30,8 @@ def test_fixed_numbers_are_the_same_ones_in_memory_that_stays() -> None:
     for seed, numbers in zip((7, 8), wanted, strict=True):
         keys.start(seed)
         tensors = [keys.draw(shape) for shape in SHAPES]
-        assert [one.tolist() for one in tensors] == numbers
-        places.append([one.data_ptr() for one in tensors])
+        assert [tensor.tolist() for tensor in tensors] == numbers
+        places.append([tensor.data_ptr() for tensor in tensors])
     assert places[0] == places[1]
     keys.release()
     assert drawn(keys, 8) == wanted[1]

@@ -50,7 +50,9 @@ class Calls:
             self.made.append((name, given, options))
             info = SimpleNamespace(run_id="m1")
             parts = ("add_scalar", "flush", "close", "log", "finish")
-            return SimpleNamespace(id="w1", info=info, **{one: self.noting(one) for one in parts})
+            return SimpleNamespace(
+                id="w1", info=info, **{part: self.noting(part) for part in parts}
+            )
 
         return call
 
@@ -144,7 +146,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_others_hear_on(
     listen({"step": 1})
     listen({"step": 2})
     assert records == ["broken", {"step": 1}, {"step": 2}]
-    assert [one.getMessage() for one in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "wandb failed and gets no more lines of this run: the server is down"
     ]
 

@@ -112,8 +112,8 @@ def test_lines_without_digests_are_verdicts_too(
     line = b'{"fix": "old", "verdict": "accept"}\n'
     (tmp_path / VERDICTS_FILE).write_bytes(line * 3)
     append_verdicts(tmp_path, [Verdict("new", "reject")])
-    assert [one.fix for one in read_verdicts(tmp_path)] == ["old", "old", "old", "new"]
-    assert [one.getMessage().count("3 of its lines") for one in caplog.records] == [1]
+    assert [verdict.fix for verdict in read_verdicts(tmp_path)] == ["old", "old", "old", "new"]
+    assert [record.getMessage().count("3 of its lines") for record in caplog.records] == [1]
 
 
 def test_an_edited_line_is_named(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
             append_verdicts(tmp_path, [Verdict(f"{name}{k}", "accept"), Verdict("x", "reject")])
 
     threads = [threading.Thread(target=give, args=(name,)) for name in "ab"]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     for one in threads:
         one.join()
     read = read_verdicts(tmp_path)

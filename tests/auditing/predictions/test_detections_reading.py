@@ -101,16 +101,16 @@ def test_what_is_written_is_what_is_read(
 ) -> None:
     path = written(tmp_path_factory.mktemp("any"), entries)
     found = read_exactly(path, catalogue())
-    assert found.scores.tolist() == [one["score"] for one in entries]
-    assert found.sizes.tolist() == [list(one["bbox"][2:]) for one in entries]
-    assert found.boxes[:, :2].tolist() == [list(one["bbox"][:2]) for one in entries]
+    assert found.scores.tolist() == [entry["score"] for entry in entries]
+    assert found.sizes.tolist() == [list(entry["bbox"][2:]) for entry in entries]
+    assert found.boxes[:, :2].tolist() == [list(entry["bbox"][:2]) for entry in entries]
     rows = [
-        0 if "file_name" in one else {"b": 1, "3": 1}.get(str(one["image_id"])[0], 0)
-        for one in entries
+        0 if "file_name" in entry else {"b": 1, "3": 1}.get(str(entry["image_id"])[0], 0)
+        for entry in entries
     ]
     assert found.image_rows.tolist() == rows
     labels = [
-        1 if "category_name" in one else {"cat": 0, "18": 0}.get(str(one["category_id"]), 1)
-        for one in entries
+        1 if "category_name" in entry else {"cat": 0, "18": 0}.get(str(entry["category_id"]), 1)
+        for entry in entries
     ]
     assert found.labels.tolist() == labels

@@ -65,8 +65,8 @@ def seen_as(tmp_path: Path, ids: Mapping[int, int]) -> list[str]:
     """The notes where a detector sees classes, by category id, as others."""
     dataset = coco(tmp_path, NUM_IMAGES)
     entries = results(num_images=NUM_IMAGES)
-    for one in entries:
-        one["category_id"] = ids.get(one["category_id"], one["category_id"])
+    for entry in entries:
+        entry["category_id"] = ids.get(entry["category_id"], entry["category_id"])
     return read_predictions([as_json(tmp_path / "found.json", entries)], dataset).notes
 
 

@@ -66,13 +66,17 @@ def test_both_heads_and_all_layers_below_get_gradients(progress: TrainingProgres
     parts = [outcome.boxes, outcome.matched, outcome.confidence, outcome.roi.boxes]
     assert not any(part.requires_grad for part in parts)
     network = detector.network
-    assert all(one.grad is None for one in network.parameters())  # the box step left nothing there
+    assert all(
+        parameter.grad is None for parameter in network.parameters()
+    )  # the box step left nothing there
     torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
     gradients = {name: one.grad for name, one in network.named_parameters() if one.requires_grad}
     assert all(g is not None and g.isfinite().all() for g in gradients.values())
     heads = network.roi_heads.box_predictor.heads
     for part in (*heads, network.rpn, network.backbone):
-        assert any(one.grad is not None and one.grad.any() for one in part.parameters())
+        assert any(
+            parameter.grad is not None and parameter.grad.any() for parameter in part.parameters()
+        )
     first, second = (head[0].fc6.weight.grad for head in heads)
     assert not torch.equal(first, second)
 
@@ -181,7 +185,9 @@ def test_half_precision_changes_little_about_the_step() -> None:
     assert all(value.isfinite() for value in losses.values())
     torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
     for head in detector.network.roi_heads.box_predictor.heads:
-        assert all(one.grad is not None and one.grad.any() for one in head.parameters())
+        assert all(
+            parameter.grad is not None and parameter.grad.any() for parameter in head.parameters()
+        )
     assert half.matched.dtype == torch.float32
     steps = (whole.matched - annotations.boxes)[is_box].abs()
     assert steps.max() > 3  # pixels

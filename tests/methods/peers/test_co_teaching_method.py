@@ -96,7 +96,7 @@ def assert_same_losses(one: Losses, other: Losses) -> None:
 def test_losses_are_finite_scalars_of_the_same_names(progress: TrainingProgress) -> None:
     _, losses = with_limits(2, 2).losses(step(batch(), progress))
     assert losses.keys() == OF_A | OF_B
-    assert all(one.isfinite() and one.dim() == 0 and one > 0 for one in losses.values())
+    assert all(loss.isfinite() and loss.dim() == 0 and loss > 0 for loss in losses.values())
 
 
 def test_each_network_trains_only_on_its_own_losses() -> None:
@@ -287,7 +287,7 @@ def test_images_without_annotations_are_background(
     method = with_limits(2, 2)
     outcome, losses = method.losses(step(none, progress))
     assert outcome.boxes.shape == (3, num_annotations, 4)
-    assert all(one.isfinite() for one in losses.values())
+    assert all(loss.isfinite() for loss in losses.values())
     assert losses["roi_boxes"] == losses["roi_boxes_b"] == 0
     assert losses["roi_classes"] > 0
     assert (method.state_dict()["queue_a"] == 2).all()

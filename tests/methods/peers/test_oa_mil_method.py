@@ -340,7 +340,9 @@ def test_images_without_annotations_are_background(
     assert outcome.boxes.isfinite().all()
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     total(losses).backward()  # type: ignore[no-untyped-call]
-    grads = [one.grad for one in detector.network.parameters() if one.grad is not None]
+    grads = [
+        parameter.grad for parameter in detector.network.parameters() if parameter.grad is not None
+    ]
     assert all(one.isfinite().all() for one in grads)
 
 

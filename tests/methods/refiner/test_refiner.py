@@ -130,7 +130,7 @@ def test_labels_that_the_heads_contradict_change_after_warm_up() -> None:
     assert refined.record.new_labels.tolist() == [3, 3, 2, 3]
     kept, relabelled = int(Judgement.KEPT), int(Judgement.RELABELLED)
     assert refined.record.verdict.tolist() == [relabelled, kept, kept, relabelled]
-    as_given = torch.cat([one["boxes"] for one in targets()])
+    as_given = torch.cat([target["boxes"] for target in targets()])
     assert torch.equal(refined.record.final_boxes, as_given)
     soft = torch.cat([one["soft"] for one in refined.roi])
     assert soft.shape == (4, 1 + NUM_LABELS)
@@ -179,7 +179,7 @@ def test_discarded_annotations_are_left_out_with_all_their_fields() -> None:
     assert refined.roi[0]["image_id"].tolist() == [8]
     assert refined.roi[1]["boxes"].shape == (0, 4)
     assert refined.record.is_kept.tolist() == [False, True, True, False]
-    assert [one.tolist() for one in refined.places] == [[1, 2], []]
+    assert [place.tolist() for place in refined.places] == [[1, 2], []]
 
 
 def test_crowds_are_not_touched_and_not_trained_on() -> None:
@@ -215,11 +215,11 @@ def test_other_number_types_are_accepted_and_boxes_keep_theirs() -> None:
     refiner = refiner_of(ModelByHand(), warm_up=0, label_noise=0.4)
     asked = [
         {
-            "boxes": one["boxes"].double(),
-            "labels": one["labels"].int(),
-            "rows": one["rows"].int(),
+            "boxes": target["boxes"].double(),
+            "labels": target["labels"].int(),
+            "rows": target["rows"].int(),
         }
-        for one in targets()
+        for target in targets()
     ]
     refined = refiner(blank(), MAPS, no_proposals(), asked)
     assert refined.roi[0]["boxes"].dtype == torch.float64

@@ -33,7 +33,7 @@ def test_the_page_names_every_file_and_attribute(tmp_path: Path) -> None:
     names = set(re.findall(r"`([\w./-]+)`", PAGE))
     for to in TARGETS:
         out = exported(tmp_path / to, to)
-        assert {one.name for one in out.iterdir()} <= names
+        assert {path.name for path in out.iterdir()} <= names
         assert to in names
     assert {cvat.STATUS, *cvat.TEXTS, fiftyone.ANNOTATED, fiftyone.MENDED} <= names
     assert f"{cvat.MAX_NAME_CHARACTERS} characters" in PAGE

@@ -114,7 +114,7 @@ def test_cvat_has_a_box_for_each(tmp_path: Path) -> None:
     _, out = exported_audit(tmp_path, "cvat")
     boxes = ElementTree.parse(out / "annotations.xml").getroot().findall("image/box")
     attributes = [{one.get("name"): one.text or "" for one in box} for box in boxes]
-    by_region = {one["region"]: one for one in attributes}
+    by_region = {attribute["region"]: attribute for attribute in attributes}
     assert set(by_region) == {f"annotation-{row}" for row in range(6)} | {"missing-0"}
     assert by_region["missing-0"]["annotation_id"] == ""
     assert by_region["missing-0"]["old_label"] == ""

@@ -15,7 +15,7 @@ def samples_in(out: Path) -> list[Any]:
 
 def detections(sample: Any, field: str) -> dict[str, Any]:
     assert sample[field]["_cls"] == "Detections"
-    return {one["annotation_id"]: one for one in sample[field]["detections"]}
+    return {detection["annotation_id"]: detection for detection in sample[field]["detections"]}
 
 
 def test_both_fields_have_shares_of_the_image(tmp_path: Path) -> None:

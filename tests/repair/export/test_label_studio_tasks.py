@@ -137,7 +137,7 @@ def test_a_prefix_takes_the_place_of_local_files(tmp_path: Path) -> None:
         "https://host/photos/x%20y/a%231%3F.png",
         "https://host/photos/%C3%A4%2520.png",
     }
-    assert {unquote(one).split("photos/")[1] for one in addresses} == set(drawn.file_names)
+    assert {unquote(address).split("photos/")[1] for address in addresses} == set(drawn.file_names)
 
 
 @pytest.mark.parametrize("box", [[-50, -20, 400, 300], [150, 90, 100, 100]])

@@ -53,7 +53,7 @@ def answered(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict]
 
 def said(kinds: Sequence[Kind], label: str, box: Box) -> list[tuple[Any, ...]]:
     verdicts, _ = answered(kinds, label, box)
-    return [(one.fix, one.answer, one.label, one.box) for one in verdicts]
+    return [(verdict.fix, verdict.answer, verdict.label, verdict.box) for verdict in verdicts]
 
 
 def test_a_side_that_is_off_by_half_a_pixel_is_the_same() -> None:

@@ -41,7 +41,10 @@ class Office:
 
     def said(self) -> Said:
         self.imported()
-        return {one.fix: (one.answer, one.label, one.box) for one in read_verdicts(self.run)}
+        return {
+            verdict.fix: (verdict.answer, verdict.label, verdict.box)
+            for verdict in read_verdicts(self.run)
+        }
 
 
 @pytest.fixture(params=TOOLS)
@@ -51,9 +54,9 @@ def office(tmp_path: Path, request: pytest.FixtureRequest) -> Office:
 
 def test_what_is_left_as_suggested_is_accepted(office: Office) -> None:
     imported = office.imported()
-    verdicts = {one.fix: one for one in read_verdicts(office.run)}
+    verdicts = {verdict.fix: verdict for verdict in read_verdicts(office.run)}
     assert {key: (one.answer, one.label, one.box) for key, one in verdicts.items()} == SUGGESTED
-    assert {one.mode for one in verdicts.values()} == {"import"}
+    assert {verdict.mode for verdict in verdicts.values()} == {"import"}
     assert imported.to_json() == {
         "from": imported.to,
         "images": 2,
@@ -186,7 +189,7 @@ def test_what_stands_already_is_not_repeated(office: Office) -> None:
     append_verdicts(office.run, [Verdict("missing a", "accept", who="Kim")])
     imported = office.imported()
     assert imported.num_known == 1
-    assert "missing a" not in [one.fix for one in imported.verdicts]
+    assert "missing a" not in [verdict.fix for verdict in imported.verdicts]
 
 
 def test_boxes_at_the_border_are_as_suggested(tmp_path: Path) -> None:
@@ -195,7 +198,9 @@ def test_boxes_at_the_border_are_as_suggested(tmp_path: Path) -> None:
     run = audit_run(tmp_path, drawn)
     out = export(run, tmp_path / "out", "label-studio", most=99).out
     import_verdicts(run, submitted(out, tmp_path / "back.json"))
-    assert {one.fix: one.answer for one in read_verdicts(run)}["spurious 14"] == "reject"
+    assert {verdict.fix: verdict.answer for verdict in read_verdicts(run)}[
+        "spurious 14"
+    ] == "reject"
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
@@ -214,7 +219,9 @@ def test_a_copy_that_people_made_of_a_box_is_another_box(tmp_path: Path) -> None
     copy = ElementTree.SubElement(image, "box", box.attrib | {"label": "bus", "xtl": "5.00"})
     copy.extend(box)  # CVAT copies attributes, too
     imported = import_verdicts(run, tool.exported(), out)
-    assert {one.fix: (one.answer, one.label, one.box) for one in imported.verdicts} == SUGGESTED
+    assert {
+        verdict.fix: (verdict.answer, verdict.label, verdict.box) for verdict in imported.verdicts
+    } == SUGGESTED
     assert imported.num_beyond == 1
 
 
@@ -237,7 +244,10 @@ def test_odd_label_names_are_known_again(tmp_path: Path) -> None:
         drawn = Drawn(names=("v$n", " \n'\"<&>" + "x" * 80, "\u2603"))
         run, out = exported_audit(folder, to, drawn)
         import_verdicts(run, tool(out).exported(), out)
-        answers = {one.fix: (one.answer, one.label, one.box) for one in read_verdicts(run)}
+        answers = {
+            verdict.fix: (verdict.answer, verdict.label, verdict.box)
+            for verdict in read_verdicts(run)
+        }
         assert answers == SUGGESTED, to
 
 
@@ -254,7 +264,7 @@ def test_label_studio_tells_who_and_when_and_needs_no_other_file(tmp_path: Path)
 def test_people_are_known_by_what_there_is(tmp_path: Path, who: Any, name: str | None) -> None:
     run, out = exported_audit(tmp_path, "label-studio")
     import_verdicts(run, submitted(out, tmp_path / "back.json", completed_by=who))
-    assert {one.who for one in read_verdicts(run)} == {name}
+    assert {verdict.who for verdict in read_verdicts(run)} == {name}
 
 
 def test_tasks_that_nobody_finished_give_no_verdict(tmp_path: Path) -> None:
@@ -276,7 +286,9 @@ def test_of_several_annotations_the_latest_counts(tmp_path: Path) -> None:
         task["annotations"].append(earlier)
     (tmp_path / "back.json").write_text(json.dumps(tasks))
     import_verdicts(run, tmp_path / "back.json")
-    answers = {one.fix: (one.answer, one.label, one.box) for one in read_verdicts(run)}
+    answers = {
+        verdict.fix: (verdict.answer, verdict.label, verdict.box) for verdict in read_verdicts(run)
+    }
     assert answers == SUGGESTED
 
 
@@ -286,7 +298,12 @@ def test_a_task_of_cvat_may_have_other_and_fewer_images(tmp_path: Path) -> None:
     (tmp_path / "back.xml").write_text(text.replace('name="b.png"', 'name="c.png"'))
     imported = import_verdicts(run, tmp_path / "back.xml", out / "export.json")
     assert (imported.num_images, imported.num_unfinished, imported.num_foreign) == (1, 1, 1)
-    assert {one.fix for one in imported.verdicts} == {"label 10", "box 10", "box 11", "missing a"}
+    assert {verdict.fix for verdict in imported.verdicts} == {
+        "label 10",
+        "box 10",
+        "box 11",
+        "missing a",
+    }
 
 
 def test_the_manifest_is_found_beside_the_file(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_odd_numbers_in_boxes_say_nothing(tmp_path: Path) -> None:
         path.write_text(text.replace('xtl="100" ytl="20"', f'xtl="{odd}" ytl="20"'))
         imported = import_verdicts(run, path, out)
         assert imported.num_unreadable == 1, odd
-        assert "box 11" not in [one.fix for one in imported.verdicts]
+        assert "box 11" not in [verdict.fix for verdict in imported.verdicts]
 
 
 @pytest.mark.parametrize(
@@ -119,15 +119,15 @@ def test_odd_regions_say_nothing(tmp_path: Path, change: dict[str, Any]) -> None
 
     imported = import_verdicts(run, submitted(out, tmp_path / "back.json", edit))
     assert imported.num_unreadable == 1
-    assert "box 11" not in [one.fix for one in imported.verdicts]
+    assert "box 11" not in [verdict.fix for verdict in imported.verdicts]
 
 
 def test_turned_boxes_say_nothing(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "label-studio")
 
     def turn(_: str, regions: dict[str, Any]) -> None:
-        for one in regions.values():
-            one["value"]["rotation"] = 15
+        for region in regions.values():
+            region["value"]["rotation"] = 15
 
     assert import_verdicts(run, submitted(out, tmp_path / "back.json", turn)).verdicts == ()
     other = audit_run(tmp_path / "other")

@@ -37,8 +37,8 @@ BY_HAND = Entries(
 
 def written(run_dir: Path, *entries: Entries, rows_per_part: int = 10) -> Path:
     ledger = Ledger.create(run_dir, rows_per_part=rows_per_part)
-    for one in entries:
-        ledger.append(one)
+    for entry in entries:
+        ledger.append(entry)
     ledger.flush()
     return run_dir
 

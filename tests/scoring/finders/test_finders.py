@@ -228,7 +228,7 @@ def small_comparison(found: Detections) -> dict[tuple[str, str], dict[str, objec
     # Row 0 becomes right, row 2 wrong; row 3's box becomes right.
     assert (table["label_noise_before"], table["label_noise_after"]) == (2 / 4, 2 / 4)
     assert (table["mean_iou_before"], table["mean_iou_after"]) == (3.5 / 4, 4 / 4)
-    return {(one["finder"], one["kind"]): one for one in table["scores"]}
+    return {(score["finder"], score["kind"]): score for score in table["scores"]}
 
 
 def test_all_finders_are_scored_on_the_same_annotations() -> None:
@@ -272,7 +272,7 @@ def test_crowds_and_unknown_labels_are_kept_from_the_finders() -> None:
     found = detected((0, BUS, 0.9, BOX))
     result = compare(opened(dataset, [seen(1), seen(2, loss=1)]), truth, found)
     assert (result.annotations, result.wrong_labels) == (2, 1)
-    theirs = {one.finder: one.auroc for one in result.scores if one.kind == "wrong label"}
+    theirs = {score.finder: score.auroc for score in result.scores if score.kind == "wrong label"}
     assert theirs["FiftyOne mistakenness"] == theirs["hotcoco label_errors"] == 1
 
 
@@ -307,4 +307,4 @@ def test_no_visited_annotation_gives_empty_scores() -> None:
     dataset = annotated([], [])
     result = compare(opened(dataset, []), truth_of(dataset, [], []), detected())
     assert result.annotations == 0
-    assert all(one.auroc is None for one in result.scores)
+    assert all(score.auroc is None for score in result.scores)

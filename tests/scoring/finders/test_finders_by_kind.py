@@ -285,7 +285,7 @@ def small_world(
     table = compare_kinds(dataset, truth, found, p_wrong, missing, precision)
     assert table.annotations == 4  # without the crowd
     assert table.to_json()["scores"][0]["finder"] == OURS
-    return {(one.kind, one.finder): one for one in table.scores}, table.errors
+    return {(score.kind, score.finder): score for score in table.scores}, table.errors
 
 
 def test_every_finder_is_scored_for_the_kinds_that_it_knows() -> None:
@@ -352,8 +352,8 @@ def test_an_object_that_nobody_proposes_lowers_the_average_precision() -> None:
     truth = truth_of(dataset, [VAN], [BOX], lacking=[FAR, (80, 0, 90, 10)])
     missing = fixes_of(dataset, fix(Kind.MISSING, label=VAN, box=FAR))
     table = compare_kinds(dataset, truth, detected((0, VAN, 0.9, FAR)), {}, missing)
-    scores = {one.finder: one for one in table.scores if one.kind == "missing"}
-    assert {one.average_precision for one in scores.values()} == {1 / 2}
+    scores = {score.finder: score for score in table.scores if score.kind == "missing"}
+    assert {score.average_precision for score in scores.values()} == {1 / 2}
     assert (scores[OURS].precision, scores[OURS].recall) == (1, 1 / 2)
 
 
@@ -370,4 +370,4 @@ def test_missing_objects_are_left_out_if_the_truth_does_not_have_them() -> None:
     truth = truth_of(dataset, [VAN], [BOX], are_all_known=False)
     table = compare_kinds(dataset, truth, detected((0, VAN, 0.9, FAR)), {}, fixes_of(dataset))
     assert table.errors["missing"] is None
-    assert "missing" not in {one.kind for one in table.scores}
+    assert "missing" not in {score.kind for score in table.scores}

@@ -81,7 +81,7 @@ def random_files(folder: Path, seed: int) -> tuple[Path, Path]:
         }
         for k in range(60)
     ]
-    images = [{"id": int(one), "file_name": f"{one:06d}.jpg"} for one in image_ids]
+    images = [{"id": int(image_id), "file_name": f"{image_id:06d}.jpg"} for image_id in image_ids]
     truth = {"images": images, "annotations": annotations, "categories": categories}
     found = [_detection(rng, annotations, image_ids) for _ in range(600)]
     where = folder / str(seed)

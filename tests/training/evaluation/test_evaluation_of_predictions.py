@@ -50,7 +50,10 @@ def test_two_images_and_three_detections_worked_out_by_hand(tmp_path: Path) -> N
 
 def test_names_instead_of_numbers_make_no_difference(tmp_path: Path) -> None:
     names = {9: "nine.jpg", 4: "four"}
-    found = [one | {"image_id": names[one["image_id"]], "category_id": "cat"} for one in DETECTIONS]
+    found = [
+        detection | {"image_id": names[detection["image_id"]], "category_id": "cat"}
+        for detection in DETECTIONS
+    ]
     path = as_json(tmp_path / "found.json", {"predictions": found})
     evaluation = evaluate(predictions=path, data=[two_images(tmp_path)])
     assert evaluation.figures == pytest.approx(EXPECTED, abs=1e-12)
@@ -85,7 +88,7 @@ def test_an_id_of_two_joined_files_is_refused_unless_a_name_goes_with_it(tmp_pat
 def test_boxes_by_corners_or_in_fractions_give_a_note(tmp_path: Path) -> None:
     data = two_images(tmp_path)
     # Of a box 400, 300 to 600, 400 the corners end at 1000 and 700 in an image of 640 x 480.
-    by_corners = [one | {"bbox": [400, 300, 600, 400]} for one in DETECTIONS[:1]]
+    by_corners = [detection | {"bbox": [400, 300, 600, 400]} for detection in DETECTIONS[:1]]
     evaluation = evaluate(
         predictions=as_json(tmp_path / "a.json", by_corners * 2 + DETECTIONS), data=data
     )
@@ -95,7 +98,7 @@ def test_boxes_by_corners_or_in_fractions_give_a_note(tmp_path: Path) -> None:
     ]
     some = as_json(tmp_path / "b.json", by_corners + DETECTIONS * 2)
     assert evaluate(predictions=some, data=data).notes == []  # 1 of 7: less than a fifth
-    fractions = [one | {"bbox": [0.5, 0.25, 0.5, 0.5]} for one in DETECTIONS]
+    fractions = [detection | {"bbox": [0.5, 0.25, 0.5, 0.5]} for detection in DETECTIONS]
     (note,) = evaluate(predictions=as_json(tmp_path / "c.json", fractions), data=data).notes
     assert "all boxes are within the first pixel" in note
     unknown = [{"id": 9, "file_name": "nine.jpg"}, {"id": 4, "file_name": "four.jpg"}]
@@ -114,8 +117,8 @@ def test_the_figures_are_those_of_pycocotools_on_the_same_files(tmp_path: Path, 
     assert {key: evaluation.figures[key] for key in COCO_KEYS} == pytest.approx(expected, abs=1e-9)
     assert 0.05 < (evaluation.figures["AP"] or 0) < 0.95
     document = json.loads(truth.read_text())
-    for one in document["annotations"]:
-        one["area"] = one["bbox"][2] * one["bbox"][3]
+    for annotation in document["annotations"]:
+        annotation["area"] = annotation["bbox"][2] * annotation["bbox"][3]
     expected = by_pycocotools(as_json(truth, document), found)
     for one in document["annotations"]:
         del one["area"]

@@ -123,11 +123,11 @@ def test_unreadable_images_are_reported_and_have_no_detections(place: Path) -> N
 
 
 def test_a_model_file_alone_is_scored_and_nothing_written(place: Path) -> None:
-    before = {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in (place / "run").iterdir()}
     evaluation = evaluate(place / "run" / "model.safetensors", data=f"{place / 'toys'}:val")
     assert (evaluation.figures["AP"] or 0) > 0
     assert evaluation.saved is None
-    assert {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in (place / "run").iterdir()} == before
 
 
 def a_run_with(settings: dict[str, Any], folder: Path) -> Path:
@@ -180,14 +180,14 @@ def test_settings_that_no_run_can_have_are_refused(
 def test_data_that_cannot_be_scored_are_refused_and_nothing_written(
     place: Path, tmp_path: Path
 ) -> None:
-    before = {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in (place / "run").iterdir()}
     with pytest.raises(DataError, match="share no class with the run: cat, dog against"):
         evaluate(place / "run", data=two_images(tmp_path))
     with pytest.raises(DataError, match="have no images"):
         evaluate(place / "run", data=two_images(tmp_path, images=[], annotations=[]))
     with pytest.raises(UsageError, match="no such run"):
         evaluate(place / "nowhere", data=f"{place / 'toys'}:val")
-    assert {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in (place / "run").iterdir()} == before
 
 
 def test_figures_that_cannot_be_saved_are_given_all_the_same(place: Path, tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_figures_that_cannot_be_saved_are_given_all_the_same(place: Path, tmp_pa
     assert evaluation.saved is None
     assert "evaluation.json: could not be written" in evaluation.notes[0]
     assert "figures were not saved" in evaluation.notes[0]
-    assert sorted(one.name for one in run.iterdir()) == sorted(
-        {*(one.name for one in (place / "run").iterdir()), "evaluation.json"}
+    assert sorted(path.name for path in run.iterdir()) == sorted(
+        {*(path.name for path in (place / "run").iterdir()), "evaluation.json"}
     )
 
 

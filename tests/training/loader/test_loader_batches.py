@@ -262,7 +262,7 @@ def test_images_on_the_host_come_batch_by_batch_as_those_on_the_device() -> None
     images = torch.randint(0, 256, (9, 3, 4, 5), dtype=torch.uint8)
     plan = [np.array([3, 1]), np.array([8, 8]), np.array([0])]
     for store in (FromHost(images, CPU), FromDevice(images)):
-        assert [one.problems for one in store.batches(plan)] == [(), (), ()]
-        found = [one.images for one in store.batches(plan)]
+        assert [batch.problems for batch in store.batches(plan)] == [(), (), ()]
+        found = [batch.images for batch in store.batches(plan)]
         assert all(map(torch.equal, found, [images[[3, 1]], images[[8, 8]], images[[0]]]))
         assert list(store.batches([])) == []

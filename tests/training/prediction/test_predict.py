@@ -36,7 +36,7 @@ def seen(picture: np.ndarray) -> PaddedDetections:
 
 def boxes_of(results: list[dict[str, Any]]) -> np.ndarray:
     """Their boxes, xyxy."""
-    boxes = np.array([one["bbox"] for one in results])
+    boxes = np.array([result["bbox"] for result in results])
     boxes[:, 2:] += boxes[:, :2]
     return boxes
 
@@ -48,10 +48,10 @@ def test_results_are_what_the_detector_finds(finished: Path, tmp_path: Path) -> 
     number = int(expected.is_detection.sum())
     assert len(results) == number > 3
     labels = expected.labels[0, :number].tolist()
-    assert [one["category_name"] for one in results] == [NAMES[label] for label in labels]
-    assert [one["category_id"] for one in results] == [NUMBERS[label] for label in labels]
-    assert {(one["image_id"], one["file_name"]) for one in results} == {(1, "a.png")}
-    scores = [one["score"] for one in results]
+    assert [result["category_name"] for result in results] == [NAMES[label] for label in labels]
+    assert [result["category_id"] for result in results] == [NUMBERS[label] for label in labels]
+    assert {(result["image_id"], result["file_name"]) for result in results} == {(1, "a.png")}
+    scores = [result["score"] for result in results]
     assert scores == sorted(scores, reverse=True)
     np.testing.assert_allclose(scores, expected.scores[0, :number], atol=2e-6)
     np.testing.assert_allclose(boxes_of(results), expected.boxes[0, :number], atol=2e-3)
@@ -108,17 +108,19 @@ def test_the_file_of_the_model_is_enough(finished: Path, tmp_path: Path) -> None
 def test_a_run_whose_file_tells_little_is_asked_itself(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "old", card=None)
     results = list(predict(run, [drawn(tmp_path / "a.png")]).results())
-    number_of = {one["category_name"]: one["category_id"] for one in results}
+    number_of = {result["category_name"]: result["category_id"] for result in results}
     assert number_of.items() <= {"disc": 1, "square": 2, "star": 3}.items()
     assert results
 
 
 def test_a_threshold_leaves_out_what_scores_less(finished: Path, tmp_path: Path) -> None:
     path = drawn(tmp_path / "a.png")
-    scores = [one["score"] for one in predict(finished, [path], score_threshold=0.02).results()]
+    scores = [
+        result["score"] for result in predict(finished, [path], score_threshold=0.02).results()
+    ]
     middle = (scores[1] + scores[2]) / 2
     fewer = predict(finished, [path], score_threshold=middle)
-    assert [one["score"] for one in fewer.results()] == scores[:2]
+    assert [result["score"] for result in fewer.results()] == scores[:2]
     none = predict(finished, [path], score_threshold=1.0)
     none.save(tmp_path / "none.json")
     assert json.loads((tmp_path / "none.json").read_bytes()) == []
@@ -139,7 +141,7 @@ def test_what_cannot_be_read_is_named_and_left_out(finished: Path, tmp_path: Pat
     assert found.num_images == 1
     assert [Path(message.split(": ")[0]).name for message in found.skipped] == ["a.jpg", "b.png"]
     results = list(found.results())
-    assert {(one["image_id"], one["file_name"]) for one in results} == {(3, "c.png")}
+    assert {(result["image_id"], result["file_name"]) for result in results} == {(3, "c.png")}
     assert len(results) == len(predict(finished, [good]))
 
 
@@ -184,7 +186,7 @@ def test_a_file_that_is_there_is_never_overwritten(finished: Path, tmp_path: Pat
     link.unlink()
     found.save(tmp_path / "new.json")
     assert json.loads((tmp_path / "new.json").read_bytes()) == list(found.results())
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.png", "mine.json", "new.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "mine.json", "new.json"]
 
 
 def test_the_results_are_read_by_pycocotools(finished: Path, tmp_path: Path) -> None:

@@ -102,5 +102,5 @@ def test_a_name_that_is_no_text_can_be_written(finished: Path, tmp_path: Path) -
     Path(os.fsdecode(path)).write_bytes(drawn(tmp_path / "x" / "a.png").read_bytes())
     found = boxmend.predict(finished, [os.fsdecode(path)])
     found.save(tmp_path / "out.json")
-    names = {one["file_name"] for one in json.loads((tmp_path / "out.json").read_bytes())}
+    names = {load["file_name"] for load in json.loads((tmp_path / "out.json").read_bytes())}
     assert names == {"\udcff.png"}

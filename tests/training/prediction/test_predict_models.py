@@ -168,7 +168,7 @@ def test_a_training_writes_its_card(tmp_path: Path, keep_best: bool) -> None:
     card = metadata(run.path / "model.safetensors")
     assert read_card(card, "it") == ModelCard("tiny", ("cat", "dog"), (17, 5), "96")
     found = boxmend.predict(run.path, [data], score_threshold=0.0)
-    assert {one["category_id"] for one in found.results()} <= {17, 5}
+    assert {result["category_id"] for result in found.results()} <= {17, 5}
     assert len(found) > 0
 
 

@@ -39,7 +39,7 @@ def drawn_run(
         facts={"versions": {"boxmend": "0.0", "torch": "9.9"}},
         summary=summary,
     )
-    steps = (max(one.epoch for one in visits) + 1) * STEPS_PER_EPOCH
+    steps = (max(visit.epoch for visit in visits) + 1) * STEPS_PER_EPOCH
     open_run(run).append_metrics({"step": steps, "epoch": 0, "loss": 1.0})
     return run
 

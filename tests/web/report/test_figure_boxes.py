@@ -29,7 +29,7 @@ def drawn(record: RunRecord) -> Figure:
 
 def outlines(figure: Figure, color: str) -> list[list[float]]:
     rects = [one for one in found(figure.svg, "rect") if one.get("stroke") == color]
-    return [numbers(one, "x", "y", "width", "height") for one in rects]
+    return [numbers(rect, "x", "y", "width", "height") for rect in rects]
 
 
 def test_the_three_boxes_of_an_annotation_are_listed_and_drawn_to_scale(tmp_path: Path) -> None:
@@ -51,10 +51,10 @@ def test_the_three_boxes_of_an_annotation_are_listed_and_drawn_to_scale(tmp_path
 def test_every_line_has_a_dark_one_under_it_and_a_dash_of_its_own(tmp_path: Path) -> None:
     figure = drawn(telling_record(tmp_path))
     rects = [one for one in found(figure.svg, "rect") if one.get("stroke")]
-    assert [one.get("stroke") for one in rects[:3]] == ["#101418"] * 3
-    places = [numbers(one, "x", "y", "width", "height") for one in rects[:6]]
+    assert [rect.get("stroke") for rect in rects[:3]] == ["#101418"] * 3
+    places = [numbers(rect, "x", "y", "width", "height") for rect in rects[:6]]
     assert places[:3] == places[3:]  # below all: boxes in the same place show through the dashes
-    dashes = [one.get("stroke-dasharray") for one in rects[3:6]]
+    dashes = [rect.get("stroke-dasharray") for rect in rects[3:6]]
     assert len(set(dashes)) == 3
 
 

@@ -105,7 +105,7 @@ def test_with_many_labels_those_with_few_changes_are_joined() -> None:
     # The three changes of the joined do not make the twos of the others pale.
     opacities = [cell.attrib["fill-opacity"] for cell in found(figure.svg, "rect", "heat")]
     assert opacities == ["0.6"] * 20
-    assert [one for one in texts(figure.svg) if one.isdigit()] == ["2"] * 19 + ["3"]
+    assert [text for text in texts(figure.svg) if text.isdigit()] == ["2"] * 19 + ["3"]
 
 
 def test_where_no_label_changed_there_is_no_confusion() -> None:

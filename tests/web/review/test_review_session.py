@@ -99,10 +99,10 @@ def test_news_have_the_state_of_the_changed_fixes(run: Path) -> None:
     session.decide([Answer(0, "reject")])
     news = session.news(2)
     assert (news["seen"], news["is_reset"]) == (3, False)
-    assert [(one["row"], one["answer"]) for one in news["verdicts"]] == [(0, "reject")]
+    assert [(verdict["row"], verdict["answer"]) for verdict in news["verdicts"]] == [(0, "reject")]
     session.decide([Answer(0, "undo"), Answer(1, "undo"), Answer(4, "skip")])
     news = session.news(3)
-    result = [(one["row"], one["answer"]) for one in news["verdicts"]]
+    result = [(verdict["row"], verdict["answer"]) for verdict in news["verdicts"]]
     assert result == [(0, "accept"), (1, None), (4, "skip")]
     assert session.news(6) | {"figures": None} == {
         "seen": 6,
@@ -112,7 +112,7 @@ def test_news_have_the_state_of_the_changed_fixes(run: Path) -> None:
     }
     assert session.news(7)["is_reset"]  # more than there are: the file was replaced
     assert session.news(0)["is_reset"]
-    assert [one["row"] for one in session.news(0)["verdicts"]] == [0, 1, 4]
+    assert [verdict["row"] for verdict in session.news(0)["verdicts"]] == [0, 1, 4]
 
 
 def test_a_reload_and_another_session_know_all(run: Path) -> None:
@@ -130,7 +130,7 @@ def test_verdicts_of_others_are_read_and_kept(run: Path) -> None:
     session = open_session(run)
     session.decide([Answer(0, "accept")])
     append_verdicts(run, [Verdict("f5", "reject", mode="import"), Verdict("gone", "accept")])
-    assert [one["row"] for one in session.news(1)["verdicts"]] == [5]
+    assert [verdict["row"] for verdict in session.news(1)["verdicts"]] == [5]
     append_verdicts(run, [Verdict("f6", "reject", mode="import")])
     session.decide([Answer(1, "accept")])
     assert [line["fix"] for line in lines(run)] == ["f0", "f5", "gone", "f6", "f1"]
@@ -148,7 +148,7 @@ def test_verdicts_of_others_at_the_same_moment_are_read(
 
     monkeypatch.setattr("boxmend.web.review.session.append_verdicts", after_another)
     session.decide([Answer(0, "accept")])
-    assert [one["row"] for one in session.news(0)["verdicts"]] == [5, 0]
+    assert [verdict["row"] for verdict in session.news(0)["verdicts"]] == [5, 0]
 
 
 def test_verdicts_of_a_removed_file_are_forgotten(run: Path) -> None:
@@ -301,5 +301,5 @@ def test_odd_names_are_shown_fit_and_written_as_they_are(run: Path) -> None:
     assert result["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
     assert result["name"] == "run\ufffd"
     session.decide([Answer(row, "accept", label=row) for row in range(3)])
-    assert [one.label for one in read_verdicts(run)] == list(names)
-    assert [one["label"] for one in session.news(0)["verdicts"]] == [0, 1, 2]
+    assert [verdict.label for verdict in read_verdicts(run)] == list(names)
+    assert [verdict["label"] for verdict in session.news(0)["verdicts"]] == [0, 1, 2]

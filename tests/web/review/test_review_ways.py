@@ -147,8 +147,8 @@ def test_a_pattern_is_confirmed_at_once(visit: Visit) -> None:
     assert visit.text("#confirm-title") == "Accept 2: van to bus?"
     visit.press("Enter")
     lines = visit.written(2)
-    assert {one["fix"] for one in lines} == {"f0", "f1"}
-    assert {(one["verdict"], one["mode"]) for one in lines} == {("accept", "pattern")}
+    assert {line["fix"] for line in lines} == {"f0", "f1"}
+    assert {(line["verdict"], line["mode"]) for line in lines} == {("accept", "pattern")}
     visit.becomes("#accept-all b", "Accept 0 of 1")
     assert visit.page.locator("#accept-all").is_disabled()
     visit.press("Shift+A")

@@ -104,8 +104,8 @@ def object_losses(output: RoiOutput, rois: RoiSample, is_own: Tensor, kind: str)
     off = F.smooth_l1_loss(deltas, rois.deltas.float(), beta=beta, reduction="none").sum(-1)
     number = is_own.sum(-1)  # [B, A]
 
-    def mean(each: Tensor) -> Tensor:
-        return torch.where(is_own, each[:, None], 0).sum(-1) / number.clamp(min=1)
+    def mean(tensor: Tensor) -> Tensor:
+        return torch.where(is_own, tensor[:, None], 0).sum(-1) / number.clamp(min=1)
 
     return ObjectLosses(mean(entropy), mean(off), number > 0)
 
