@@ -52,9 +52,11 @@ def make_files(folder: Path, num_images: int, format: str) -> Path:
     boxes = _random_boxes(rng, num)
     _write_dataset(folder / "data.json", num_images, _noisy(rng, images, labels, boxes))
     out = folder / f"found.{format}"
-    found = _random_detections(rng, round(num_images * DETECTIONS_PER_IMAGE), images, labels, boxes)
+    detections = _random_detections(
+        rng, round(num_images * DETECTIONS_PER_IMAGE), images, labels, boxes
+    )
     writer = _write_results if format == "json" else _write_table
-    writer(out, *found)
+    writer(out, *detections)
     return out
 
 
@@ -160,7 +162,7 @@ def _write_table(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: Flo
     pq.write_table(pa.table({**columns, **sides}), out, compression="zstd")
 
 
-def parts(folder: Path, found: Path) -> dict[str, Any]:
+def parts(folder: Path, predictions_path: Path) -> dict[str, Any]:
     """Audit part by part; return the seconds and peak memory of each, and the counts."""
     from boxmend.auditing.audit import AuditSettings, audit
     from boxmend.auditing.fixes.table import write_fixes
@@ -182,7 +184,7 @@ def parts(folder: Path, found: Path) -> dict[str, Any]:
 
     dataset = load(str(folder / "data.json"))
     record_part("read the dataset")
-    predictions = read_predictions([found], dataset)
+    predictions = read_predictions([predictions_path], dataset)
     record_part("read the detections")
     result = audit(dataset, predictions, AuditSettings(probe=0))
     record_part("audit")
@@ -192,9 +194,9 @@ def parts(folder: Path, found: Path) -> dict[str, Any]:
     return {**report, **counts, "fixes": len(result.fixes)}
 
 
-def command(folder: Path, found: Path, probe: float) -> dict[str, float]:
+def command(folder: Path, predictions_path: Path, probe: float) -> dict[str, float]:
     """Run the command as users do; return its seconds and peak memory."""
-    asked = ["audit", str(folder / "data.json"), "--predictions", str(found), "--out"]
+    asked = ["audit", str(folder / "data.json"), "--predictions", str(predictions_path), "--out"]
     asked += [str(folder / "run"), "--probe", str(probe)]
     began = time.perf_counter()
     with (folder / "said.txt").open("wb") as said:
@@ -215,11 +217,11 @@ def command(folder: Path, found: Path, probe: float) -> dict[str, float]:
 def measure(num_images: int, format: str, probe: float) -> None:
     """Make the files, run each audit in a process of its own, and print the table."""
     with tempfile.TemporaryDirectory() as name:
-        found = make_files(Path(name), num_images, format)
-        print(f"{found.name}: {found.stat().st_size / 2**20:,.0f} MiB", flush=True)
-        whole = command(Path(name), found, probe)
+        path = make_files(Path(name), num_images, format)
+        print(f"{path.name}: {path.stat().st_size / 2**20:,.0f} MiB", flush=True)
+        whole = command(Path(name), path, probe)
         done = subprocess.run(
-            [sys.executable, __file__, "--found", str(found)],
+            [sys.executable, __file__, "--found", str(path)],
             stdout=subprocess.PIPE,
             text=True,
             check=True,

@@ -60,7 +60,9 @@ def make_files(folder: Path, num_images: int) -> None:
 
     like = rng.integers(0, m, n)
     is_near = rng.random(n) < 0.5
-    found = np.where(is_near[:, None], boxes[like] * rng.normal(1, 0.1, (n, 4)), boxes[like[::-1]])
+    detected = np.where(
+        is_near[:, None], boxes[like] * rng.normal(1, 0.1, (n, 4)), boxes[like[::-1]]
+    )
     images = np.where(is_near, image_of[like], rng.integers(0, num_images, n))
     classes = np.where(rng.random(n) < 0.8, labels[like], rng.integers(0, NUM_LABELS, n))
     scores = np.where(is_near, rng.beta(3, 2, n), rng.beta(1, 5, n)).round(5).tolist()
@@ -69,7 +71,7 @@ def make_files(folder: Path, num_images: int) -> None:
         {
             "image_id": int(image_ids[images[k]]),
             "category_id": int(classes[k]) + 1,
-            "bbox": np.abs(found[k]).round(2).tolist(),
+            "bbox": np.abs(detected[k]).round(2).tolist(),
             "score": scores[k],
         }
         for k in order
@@ -113,7 +115,7 @@ def by_parts(folder: Path) -> dict[str, Any]:
     times = [time.perf_counter()]
     dataset = boxmend.load(folder / "truth.json")
     times.append(time.perf_counter())
-    found = read_coco_results(folder / "found.json", dataset)
+    predictions = read_coco_results(folder / "found.json", dataset)
     times.append(time.perf_counter())
     truth = CocoTruth(
         dataset.image_rows,
@@ -123,9 +125,9 @@ def by_parts(folder: Path) -> dict[str, Any]:
         dataset.is_crowd,
         *measure_annotations(dataset),
     )
-    score_by_coco(found, truth, num_labels=NUM_LABELS)
+    score_by_coco(predictions, truth, num_labels=NUM_LABELS)
     times.append(time.perf_counter())
-    average_precision(found, truth, num_labels=NUM_LABELS)
+    average_precision(predictions, truth, num_labels=NUM_LABELS)
     times.append(time.perf_counter())
     return {"parts": dict(zip(PARTS, np.diff(times).tolist(), strict=True))}
 

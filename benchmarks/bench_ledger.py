@@ -202,23 +202,23 @@ def apart(run: Path, task: str, options: Any) -> dict[str, float]:
 
 def print_tables(run: Path, options: Any) -> None:
     """Write, read, and print both as tables."""
-    found = apart(run, "write", options)
+    result = apart(run, "write", options)
     files = list((run / "ledger").iterdir())
     size = sum(path.stat().st_size for path in files)
     print("| writing | |\n|---|---|")
     for what, value in {
-        "rows": f"{found['rows']:,.0f}",
+        "rows": f"{result['rows']:,.0f}",
         "size": f"{size / 1e6:,.0f} MB in {len(files)} parts",
-        "bytes a row": f"{size / found['rows']:.1f}",
-        "rows a second": f"{found['rows'] / found['seconds']:,.0f}",
-        "seconds in all": f"{found['seconds']:.1f}",
-        "milliseconds a step, the mean": f"{1e3 * found['seconds'] / found['steps']:.2f}",
-        "milliseconds a step, the median": f"{1e3 * found['median_step']:.2f}",
-        "milliseconds of the longest step": f"{1e3 * found['longest_step']:.0f}",
-        "in a checkpoint": f"{found['checkpoint_bytes'] / 1e6:.1f} MB, "
-        f"{1e3 * found['checkpoint_seconds']:.0f} ms",
-        "peak MB, and of that while writing": f"{found['megabytes']:.0f}, "
-        f"{found['megabytes_more']:.0f}",
+        "bytes a row": f"{size / result['rows']:.1f}",
+        "rows a second": f"{result['rows'] / result['seconds']:,.0f}",
+        "seconds in all": f"{result['seconds']:.1f}",
+        "milliseconds a step, the mean": f"{1e3 * result['seconds'] / result['steps']:.2f}",
+        "milliseconds a step, the median": f"{1e3 * result['median_step']:.2f}",
+        "milliseconds of the longest step": f"{1e3 * result['longest_step']:.0f}",
+        "in a checkpoint": f"{result['checkpoint_bytes'] / 1e6:.1f} MB, "
+        f"{1e3 * result['checkpoint_seconds']:.0f} ms",
+        "peak MB, and of that while writing": f"{result['megabytes']:.0f}, "
+        f"{result['megabytes_more']:.0f}",
     }.items():
         print(f"| {what} | {value} |")
     print("\n| reading | rows | seconds | peak MB, of which reading adds |\n|---|---|---|---|")

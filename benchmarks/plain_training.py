@@ -82,8 +82,8 @@ def score_weights(
 ) -> dict[str, float]:
     """Return the AP50 of the weights by both rules, as at the end of `boxmend train`."""
     loader = make_loader(settings, truth, Processes(place.device), lambda text: None)
-    found = detect(detector, loader, settings.batch_size, precision=place.precision)
-    scores = score(found, truth, tuple(names))
+    detections = detect(detector, loader, settings.batch_size, precision=place.precision)
+    scores = score(detections, truth, tuple(names))
     return {
         "voc_ap50_11point": float(scores.mean_11_points),
         "voc_ap50_area": float(scores.mean_area),

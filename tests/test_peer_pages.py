@@ -19,9 +19,9 @@ PEERS = sorted(set(METHODS) - PAPER_METHODS - {"baseline", "mend"})
 def named(pattern: str) -> list[tuple[str, str]]:
     """All that a pattern finds on the pages, with the page."""
     return [
-        (name, found)
+        (name, result)
         for name, text in sorted(PAGES.items())
-        for found in sorted(set(re.findall(pattern, " ".join(text.split()))))
+        for result in sorted(set(re.findall(pattern, " ".join(text.split()))))
     ]
 
 
@@ -50,8 +50,8 @@ def test_a_test_that_is_named_exists() -> None:
     for page, proof in proofs:
         file, sentence = proof.removeprefix("`").removesuffix("*").split("`: *")
         (path,) = (ROOT / "tests").rglob(file)
-        found = {name.lower() for name in functions_in(path)}
-        assert f"test_{sentence.replace(' ', '_')}".lower() in found, page
+        listed = {name.lower() for name in functions_in(path)}
+        assert f"test_{sentence.replace(' ', '_')}".lower() in listed, page
 
 
 @pytest.mark.parametrize(("page", "option"), named(r"`--([a-z][a-z.-]*)"))

@@ -41,10 +41,10 @@ def ensure_close(box: Any, wanted: Any, what: str) -> None:
         raise AssertionError(f"{what}: box {box}, but {wanted} was exported")
 
 
-def ensure_equal(found: Any, wanted: Any, what: str) -> None:
+def ensure_equal(actual: Any, wanted: Any, what: str) -> None:
     """Raise an AssertionError if two values differ."""
-    if found != wanted:
-        raise AssertionError(f"{what}: {found!r}, but {wanted!r} was exported")
+    if actual != wanted:
+        raise AssertionError(f"{what}: {actual!r}, but {wanted!r} was exported")
 
 
 def written_names(manifest: Manifest) -> dict[str, str]:
@@ -97,14 +97,14 @@ def by_datumaro(folder: Path, manifest: Manifest) -> str:
     label_names = [
         category.name for category in dataset.categories()[datumaro.AnnotationType.label]
     ]
-    names, found = written_names(manifest), {}
+    names, result = written_names(manifest), {}
     ensure_equal(label_names, list(names.values()), "labels")
     for item in dataset:
         for one in item.annotations:
-            found[one.attributes["annotation_id"]] = one
+            result[one.attributes["annotation_id"]] = one
     for _, annotation in list_annotations(manifest):
         identity = str(annotation["annotation_id"])
-        one = found.pop(identity)
+        one = result.pop(identity)
         label, box = suggestion_of(annotation)
         ensure_equal(label_names[one.label], names[label], identity)
         ensure_close(one.points, box, identity)
@@ -112,7 +112,7 @@ def by_datumaro(folder: Path, manifest: Manifest) -> str:
         if annotation["status"] == "suspect":
             ensure_equal(one.attributes["reason"], annotation["reason"], identity)
             ensure_equal(float(one.attributes["doubt"] or "nan"), annotation["doubt"], identity)
-    ensure_equal(found, {}, "boxes left over")
+    ensure_equal(result, {}, "boxes left over")
     return f"{len(dataset)} images read, all boxes and attributes there"
 
 
@@ -149,23 +149,23 @@ def by_fiftyone(folder: Path, manifest: Manifest) -> str:
     importer = importers.FiftyOneDatasetImporter(str(folder))
     with importers._handle_legacy_formats(importer) as reader:
         samples = list(reader)
-    found: dict[tuple[str, str], tuple[Any, Any]] = {}
+    collected: dict[tuple[str, str], tuple[Any, Any]] = {}
     for sample in samples:
         for field in ("annotated", "mended"):
             for detection in sample[field].detections:
-                found[field, detection.annotation_id] = (detection, sample.metadata)
+                collected[field, detection.annotation_id] = (detection, sample.metadata)
     for _, annotation in list_annotations(manifest):
         identity = str(annotation["annotation_id"])
-        one, size = found.pop(("annotated", identity))
+        one, size = collected.pop(("annotated", identity))
         ensure_equal(one.label, annotation["old_label"], identity)
         ensure_close(_from_shares(one, size), annotation["old_box"], identity)
         if annotation["status"] == "suspect":
-            one, size = found.pop(("mended", identity))
+            one, size = collected.pop(("mended", identity))
             ensure_equal(one.label, annotation["label"], identity)
             ensure_close(_from_shares(one, size), annotation["box"], identity)
             ensure_equal(one.confidence, annotation.get("score"), identity)
             ensure_equal(one.suspicion, annotation["suspicion"], identity)
-    ensure_equal(found, {}, "detections left over")
+    ensure_equal(collected, {}, "detections left over")
     return f"{len(samples)} samples read, all detections there; {_in_a_database(folder)}"
 
 

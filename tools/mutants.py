@@ -271,26 +271,26 @@ def judge(results: Iterable[Result], number: int, out: TextIO) -> dict[str, list
     return sorted_mutants
 
 
-def summarise(found: dict[str, list[Mutant]], is_whole: bool, out: TextIO) -> int:
+def summarise(by_outcome: dict[str, list[Mutant]], is_whole: bool, out: TextIO) -> int:
     """Print the survivors and the counts; returns the exit status."""
     for outcome, remark in (
         ("survived", "no test fails"),
         ("not run", "all its tests are slow or deselected"),
     ):
-        for mutant in found[outcome]:
+        for mutant in by_outcome[outcome]:
             print(f"{outcome}: {mutant.name} ({remark}: {' '.join(mutant.tests)})", file=out)
-    for mutant in found["explained"]:
+    for mutant in by_outcome["explained"]:
         print(f"explained: {mutant.name} ({mutant.survives})", file=out)
-    for mutant in found["killed"]:
+    for mutant in by_outcome["killed"]:
         if mutant.survives:
             print(f"killed, although explained: {mutant.name}; remove `survives`", file=out)
-    total = sum(map(len, found.values()))
-    killed = len(found["killed"])
+    total = sum(map(len, by_outcome.values()))
+    killed = len(by_outcome["killed"])
     share = killed / total if total else 0.0
-    counts = ", ".join(f"{len(mutants)} {outcome}" for outcome, mutants in found.items())
+    counts = ", ".join(f"{len(mutants)} {outcome}" for outcome, mutants in by_outcome.items())
     print(f"{total} mutants: {counts}; {100 * share:.1f}% killed", file=out)
     is_low = is_whole and share < MIN_KILLED
-    return int(bool(found["survived"] or found["not run"] or is_low))
+    return int(bool(by_outcome["survived"] or by_outcome["not run"] or is_low))
 
 
 def run_mutants(
@@ -349,8 +349,8 @@ def main() -> int:
         print(f"{len(mutants)} mutants apply")
         return 0
     preload(options.preload)
-    found = run_mutants(mutants, root, options.jobs, options.timeout)
-    return 1 if found is None else summarise(found, len(mutants) == len(listed), sys.stdout)
+    outcomes = run_mutants(mutants, root, options.jobs, options.timeout)
+    return 1 if outcomes is None else summarise(outcomes, len(mutants) == len(listed), sys.stdout)
 
 
 if __name__ == "__main__":

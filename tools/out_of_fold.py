@@ -56,13 +56,13 @@ def main() -> None:
     work = asked.out / f"{name}-{asked.method}"
     work.mkdir(exist_ok=True)
     (work / "settings.toml").write_text(SETTINGS)
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for fold, members in enumerate(assign_folds(len(data.images), asked.folds)):
         detections = predict_fold(data, members, work / str(fold), asked.method, asked.seed)
-        found += [{**detection, "fold": fold} for detection in detections]
+        rows += [{**detection, "fold": fold} for detection in detections]
     out = asked.out / f"{work.name}.parquet"
-    write(out, found)
-    print(f"wrote {out}: {len(found):,} detections, {out.stat().st_size:,} bytes")
+    write(out, rows)
+    print(f"wrote {out}: {len(rows):,} detections, {out.stat().st_size:,} bytes")
 
 
 def load_split(out: Path, seed: int, name: str) -> Dataset:
@@ -108,16 +108,16 @@ def call(*words: object) -> None:
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
-def write(out: Path, found: list[dict[str, Any]]) -> None:
+def write(out: Path, detections: list[dict[str, Any]]) -> None:
     """Write detections as a small table: image ids, labels from 0 on, corners in pixels."""
-    found = sorted(found, key=lambda one: (one["image_id"], -one["score"]))
-    xywh = np.array([one["bbox"] for one in found], np.float64).reshape(-1, 4)
+    detections = sorted(detections, key=lambda one: (one["image_id"], -one["score"]))
+    xywh = np.array([one["bbox"] for one in detections], np.float64).reshape(-1, 4)
     corners = np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1)
     columns = {
-        "image_id": pa.array([one["image_id"] for one in found], pa.int32()),
-        "label": pa.array([one["category_id"] - 1 for one in found], pa.int8()),
-        "fold": pa.array([one["fold"] for one in found], pa.int8()),
-        "score": pa.array([one["score"] for one in found], pa.float32()),
+        "image_id": pa.array([one["image_id"] for one in detections], pa.int32()),
+        "label": pa.array([one["category_id"] - 1 for one in detections], pa.int8()),
+        "fold": pa.array([one["fold"] for one in detections], pa.int8()),
+        "score": pa.array([one["score"] for one in detections], pa.float32()),
         **{side: pa.array(corners[:, k], pa.float32()) for k, side in enumerate(SIDES)},
     }
     pq.write_table(

@@ -54,11 +54,11 @@ def draw_scenes(seed: int, count: int) -> tuple[Tensor, Targets]:
     is_box = torch.zeros(count, MOST_OBJECTS, dtype=torch.bool)
     for index in range(count):
         scene = draw(seed, index)
-        found = len(scene.labels)
+        result = len(scene.labels)
         images[index] = torch.from_numpy(scene.pixels)
-        boxes[index, :found] = torch.from_numpy(scene.boxes)
-        labels[index, :found] = torch.from_numpy(scene.labels)
-        is_box[index, :found] = True
+        boxes[index, :result] = torch.from_numpy(scene.boxes)
+        labels[index, :result] = torch.from_numpy(scene.labels)
+        is_box[index, :result] = True
     return images, Targets(boxes, labels, is_box, torch.zeros_like(is_box))
 
 

@@ -77,21 +77,21 @@ def noise_files(space: Workspace) -> dict[str, Any]:
 
 def convert_files(space: Workspace) -> dict[str, Any]:
     """Return conversions between all pairs of formats."""
-    found = {}
+    collected = {}
     for source in FORMATS:
         drawn = f"few-{source}"
         words = ("synth", "--images", 15, "--seed", 3, "--format", source)
-        found[drawn] = write_folder(space, drawn, *words)
+        collected[drawn] = write_folder(space, drawn, *words)
         for target in FORMATS:
             out = f"{source}-to-{target}"
-            found[out] = write_folder(space, out, "convert", drawn, "--to", target)
-    return found
+            collected[out] = write_folder(space, out, "convert", drawn, "--to", target)
+    return collected
 
 
 def odd_files(space: Workspace) -> dict[str, Any]:
     """Return conversions and repairs of data with crowds, outlines, odd numbers and errors."""
     write_odd(space.folder / "odd", space.folder / "few")
-    found = {
+    collected = {
         f"to {target}": write_folder(
             space, f"odd-{target}", "convert", "odd", "--to", target, "--allow-lossy"
         )
@@ -100,11 +100,11 @@ def odd_files(space: Workspace) -> dict[str, Any]:
     for choice in ("flag", "drop"):
         options = ("--segmentation", choice)
         words = ("noise", "odd", "--boxes", "uniform:0.3", *options)
-        found[f"fixed, {choice}"] = write_folder(
+        collected[f"fixed, {choice}"] = write_folder(
             space, f"fixed-{choice}", "check", "odd", "--fix", *options
         )
-        found[f"noisy, {choice}"] = write_folder(space, f"odd-noisy-{choice}", *words)
-    return found | difficult_files(space) | polygon_files(space)
+        collected[f"noisy, {choice}"] = write_folder(space, f"odd-noisy-{choice}", *words)
+    return collected | difficult_files(space) | polygon_files(space)
 
 
 def difficult_files(space: Workspace) -> dict[str, Any]:
@@ -145,12 +145,12 @@ def polygon_files(space: Workspace) -> dict[str, Any]:
 
 def fold_files(space: Workspace) -> dict[str, Any]:
     """Return folds of each format, and of images that belong together."""
-    found = {
+    collected = {
         source: write_folder(space, f"folds-{source}", "folds", f"few-{source}", "-k", 2)
         for source in FORMATS
     }
     grouped = ("folds", "few", "-k", 2, "--group-by", r"^(\d{5})", "--seed", 1)
-    return found | {"grouped": write_folder(space, "folds-grouped", *grouped)}
+    return collected | {"grouped": write_folder(space, "folds-grouped", *grouped)}
 
 
 def evaluate_runs(space: Workspace) -> dict[str, Any]:
@@ -194,18 +194,18 @@ def page(space: Workspace, path: Path) -> dict[str, Any]:
     """
     text = re.sub(r"\b\d{4}-\d\d-\d\d\b", "<day>", plain(space, path.read_text()))
     text = re.sub(r"\b[0-9a-f]{32}(\.jpg)?\b", "<picture>", text)
-    found: dict[str, Any] = {}
+    collected: dict[str, Any] = {}
     for number, (kind, inner) in enumerate(
         re.findall(r"<((?:script|style|svg)[^>]*)>(.*?)</(?:script|style|svg)>", text, re.DOTALL)
     ):
         name = f"{number} {kind[:60]}"
         if "json" in kind:
             data = json.loads(inner)
-            found[name] = {key: digest(json.dumps(value)) for key, value in data.items()}
+            collected[name] = {key: digest(json.dumps(value)) for key, value in data.items()}
         else:
-            found[name] = digest(inner)
+            collected[name] = digest(inner)
     rest = re.sub(r"(<(script|style|svg)[^>]*>).*?(</\2>)", r"\1\3", text, flags=re.DOTALL)
-    return found | {"rest": re.sub(r"data:image/[\w;,+/=]+", "<picture>", rest)}
+    return collected | {"rest": re.sub(r"data:image/[\w;,+/=]+", "<picture>", rest)}
 
 
 def pictures(folder: Path) -> dict[str, Any]:
@@ -216,22 +216,22 @@ def pictures(folder: Path) -> dict[str, Any]:
 
 def apply_changes(space: Workspace) -> dict[str, Any]:
     """Return mended datasets of a run and of an audit in each format, and what revert leaves."""
-    found = {}
+    collected = {}
     for name, words in (
         ("run", ("apply", "runs/mend")),
         ("audit", ("apply", "audit", "--precision", PRECISION)),
     ):
         for target in FORMATS:
             out = f"mended-{name}-{target}"
-            found[f"{name} to {target}"] = write_folder(space, out, *words, "--to", target)
-            found[f"{name} to {target}, reverted"] = revert_changes(space, out, target)
+            collected[f"{name} to {target}"] = write_folder(space, out, *words, "--to", target)
+            collected[f"{name} to {target}, reverted"] = revert_changes(space, out, target)
     choices = ("--only", "labels", "--min-confidence", 0.3, "--discarded", "drop")
-    found["run, chosen"] = write_folder(space, "mended-chosen", "apply", "runs/mend", *choices)
+    collected["run, chosen"] = write_folder(space, "mended-chosen", "apply", "runs/mend", *choices)
     marked = ("--discarded", "mark", "--images-as", "none", "--json")
-    found["run, marked"] = write_folder(space, "mended-marked", "apply", "runs/mend", *marked)
+    collected["run, marked"] = write_folder(space, "mended-marked", "apply", "runs/mend", *marked)
     shown = call(space, "diff", "noisy", "mended-chosen", "--all", statuses=(1,))
     counted = call(space, "diff", "noisy", "mended-marked", "--json", statuses=(1,))
-    return found | {"diff": answer(space, shown), "diff as JSON": json.loads(counted.stdout)}
+    return collected | {"diff": answer(space, shown), "diff as JSON": json.loads(counted.stdout)}
 
 
 def revert_changes(space: Workspace, folder: str, target: str) -> dict[str, Any]:
@@ -246,31 +246,31 @@ def revert_changes(space: Workspace, folder: str, target: str) -> dict[str, Any]
 
 def export_runs(space: Workspace) -> dict[str, Any]:
     """Return what is handed over to every tool, of an audit and of a run."""
-    found = {}
+    collected = {}
     for tool in TOOLS:
-        found[f"audit to {tool}"] = write_folder(
+        collected[f"audit to {tool}"] = write_folder(
             space, f"to-{tool}", "export", "audit", "--to", tool
         )
         words = ("export", "runs/mend", "--to", tool, "--most", 20)
-        found[f"run to {tool}"] = write_folder(space, f"run-to-{tool}", *words)
-    return found
+        collected[f"run to {tool}"] = write_folder(space, f"run-to-{tool}", *words)
+    return collected
 
 
 def import_verdicts(space: Workspace) -> dict[str, Any]:
     """Return verdicts of imports from both tools, and the dataset that follows from them."""
     answers = {"label-studio": label_studio_file(space), "cvat": cvat_file(space)}
-    found = {}
+    collected = {}
     for tool, file in answers.items():
         run = f"audit-{tool}"
         shutil.copytree(space.folder / "audit", space.folder / run)
         done = call(space, "import", run, file, "--export", f"to-{tool}")
         verdicts = read_lines(space, space.folder / run / "verdicts.jsonl")
-        found[tool] = {
+        collected[tool] = {
             "answer": answer(space, done),
             "verdicts": {str(k): verdict for k, verdict in enumerate(verdicts)},
             "applied": write_folder(space, f"mended-{tool}", "apply", run),
         }
-    return found
+    return collected
 
 
 def label_studio_file(space: Workspace) -> str:

@@ -98,12 +98,18 @@ def _annotated(
     spurious = np.concatenate([low, low + random.uniform(60, 120, (number, 2))], axis=1)
     doubled = random.permutation(left)[: round(noise.duplicates * n)]
     again = noisy[doubled] + random.uniform(-0.04, 0.04, (len(doubled), 4)) * sides[doubled]
-    given = np.where(is_wrong, others, labels)
+    annotated_labels = np.where(is_wrong, others, labels)
     dataset = dataset_of(
         np.concatenate(
             [image_rows[left], random.integers(n // 4, size=number), image_rows[doubled]]
         ),
-        np.concatenate([given[left], random.integers(len(LABELS), size=number), given[doubled]]),
+        np.concatenate(
+            [
+                annotated_labels[left],
+                random.integers(len(LABELS), size=number),
+                annotated_labels[doubled],
+            ]
+        ),
         np.concatenate([noisy[left], spurious, again]),
         n // 4,
     )

@@ -34,11 +34,13 @@ def box_model(**others: Any) -> model.BoxModel:
 
 
 def judged(one: dict[str, np.ndarray]) -> tuple[model.BoxModel, model.BoxOpinion]:
-    found, straight = model.fit_box_model(
+    result, straight = model.fit_box_model(
         one["annotated"], one["detected"], one["sizes"], one["confidences"], 0.0
     )
-    opinion = model.judge_boxes(found, one["annotated"], straight, one["confidences"], one["sizes"])
-    return found, opinion
+    opinion = model.judge_boxes(
+        result, one["annotated"], straight, one["confidences"], one["sizes"]
+    )
+    return result, opinion
 
 
 def test_residuals_are_in_shares_of_the_sides() -> None:
@@ -99,14 +101,14 @@ def test_habits_are_taken_out() -> None:
 
 @pytest.mark.parametrize("noise", [0.1, 0.2, 0.4])
 def test_the_noise_of_drawn_boxes_is_found_again(noise: float) -> None:
-    found, _ = judged(drawn(noise, 0.04))
-    assert found.low <= noise <= found.high
-    assert found.noise == pytest.approx(noise, abs=0.02)
+    actual, _ = judged(drawn(noise, 0.04))
+    assert actual.low <= noise <= actual.high
+    assert actual.noise == pytest.approx(noise, abs=0.02)
 
 
 def test_exact_annotations_have_no_noise_and_no_bad_boxes() -> None:
-    found, opinion = judged(drawn(0.0, 0.08))
-    assert found.noise < 0.01
+    actual, opinion = judged(drawn(0.0, 0.08))
+    assert actual.noise < 0.01
     assert opinion.p_bad.max() < 0.5
     assert opinion.p_bad.mean() < 0.01
 
@@ -147,10 +149,10 @@ def test_a_fix_of_a_box_has_to_be_better_and_good(
 
 def test_boxes_that_even_confident_detections_contradict_are_grossly_off() -> None:
     random = np.random.default_rng(0)
-    found = random.normal(0, 0.03, (5000, 4))
+    result = random.normal(0, 0.03, (5000, 4))
     is_gross = random.random(5000) < 0.2
-    found[is_gross] = random.uniform(-1, 1, (is_gross.sum(), 4))
-    fitted = model.fit_residuals(found, np.ones((5000, 4), bool), random.random(5000))
+    result[is_gross] = random.uniform(-1, 1, (is_gross.sum(), 4))
+    fitted = model.fit_residuals(result, np.ones((5000, 4), bool), random.random(5000))
     # a fifth is off in every stratum; 0.02 of it may be the detector's
     assert fitted.gross == pytest.approx(0.18)
     assert fitted.strays == pytest.approx(np.full(5, 0.02))
@@ -169,11 +171,11 @@ def test_a_box_that_is_grossly_off_goes_where_it_was_seen() -> None:
 
 def test_no_box_is_seen_beyond_its_image() -> None:
     annotated, detected = np.array([[50.0, 50, 105, 100]]), np.array([[50.0, 50, 103, 100]])
-    found = model.judge_boxes(
+    result = model.judge_boxes(
         box_model(noise=0.1), annotated, detected, np.array([0.9]), np.array([[100.0, 100]])
     )
-    assert found.boxes[0, 2] <= 100
-    assert found.boxes[0, 2] == pytest.approx(100, abs=0.01)
+    assert result.boxes[0, 2] <= 100
+    assert result.boxes[0, 2] == pytest.approx(100, abs=0.01)
 
 
 def test_errors_of_the_detector_are_widened_until_the_share_of_bad_boxes_is_right() -> None:
@@ -196,15 +198,15 @@ def test_the_noise_of_few_boxes_has_wide_bounds() -> None:
 
 
 def test_of_few_boxes_nothing_is_concluded() -> None:
-    found, opinion = judged(drawn(0.4, 0.05, number=20))
-    assert found.noise == 0.0
-    assert found.high == pytest.approx(0.6)
+    actual, opinion = judged(drawn(0.4, 0.05, number=20))
+    assert actual.noise == 0.0
+    assert actual.high == pytest.approx(0.6)
     assert len(opinion.p_bad) == 20
 
 
 def test_no_box_is_no_trouble() -> None:
-    found, opinion = judged(drawn(0.2, 0.05, number=0))
-    assert found.noise == 0.0
+    actual, opinion = judged(drawn(0.2, 0.05, number=0))
+    assert actual.noise == 0.0
     assert opinion.boxes.shape == (0, 4)
 
 

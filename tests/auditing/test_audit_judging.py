@@ -81,12 +81,12 @@ def test_boxes_that_were_not_seen_are_as_probably_bad_as_others_and_stay() -> No
     is_unseen = np.isnan(evidence.boxes).any(axis=1)
     assert is_unseen.any()
     without = AuditInputs(one.objects, one.ignored, one.sizes, None)  # no gross boxes
-    found = judge_annotations(without, evidence, np.random.default_rng(0)).boxes
-    mean = found.p_bad[~is_unseen].mean()
+    result = judge_annotations(without, evidence, np.random.default_rng(0)).boxes
+    mean = result.p_bad[~is_unseen].mean()
     assert mean > 0.3
-    assert found.p_bad[is_unseen] == pytest.approx(np.full(is_unseen.sum(), mean))
-    assert (found.boxes[is_unseen] == one.objects.boxes[is_unseen]).all()
-    assert found.p_fix[is_unseen].max() == 0
+    assert result.p_bad[is_unseen] == pytest.approx(np.full(is_unseen.sum(), mean))
+    assert (result.boxes[is_unseen] == one.objects.boxes[is_unseen]).all()
+    assert result.p_fix[is_unseen].max() == 0
 
 
 def test_the_pull_of_a_training_run_is_the_one_that_it_knows(
@@ -123,10 +123,10 @@ def test_the_share_of_bad_boxes_has_the_bounds_of_their_count_and_of_the_noise()
         missing=UnexplainedDetections(rows, none, none, unknown),
         p_there=none,
     )
-    found = opinion.estimate_bad_boxes()
+    result = opinion.estimate_bad_boxes()
     spoilt = [box_model.compute_bad_share(noise) for noise in (0.1, 0.2, 0.3)]
     assert spoilt[0] < 0.1 < 0.5 < spoilt[1] < spoilt[2]
-    assert found.value == pytest.approx(0.9)
-    assert found.low == pytest.approx(0.9 + spoilt[0] - spoilt[1] - GROSS_BOXES.min_rate)
+    assert result.value == pytest.approx(0.9)
+    assert result.low == pytest.approx(0.9 + spoilt[0] - spoilt[1] - GROSS_BOXES.min_rate)
     # 1.96 sqrt(100 * 0.9 * 0.1) / 100 = 0.0588 above, or by the noise, if that is more
-    assert found.high == pytest.approx(min(max(0.9588, 0.9 + spoilt[2] - spoilt[1]), 1))
+    assert result.high == pytest.approx(min(max(0.9588, 0.9 + spoilt[2] - spoilt[1]), 1))

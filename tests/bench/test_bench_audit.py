@@ -27,19 +27,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = np.arange(KEPT)
     audit_data.clean_dataset().take_images(rows).save(folder / "clean", images_as="none")
     audited.dataset.take_images(rows).save(folder / "noisy", images_as="none")
-    found = audited.predictions
+    predictions = audited.predictions
     results = [
         {
-            "image_id": int(audited.dataset.images.ids[found.image_rows[k]]),
-            "category_name": audited.dataset.label_names[found.labels[k]],
+            "image_id": int(audited.dataset.images.ids[predictions.image_rows[k]]),
+            "category_name": audited.dataset.label_names[predictions.labels[k]],
             "bbox": [
-                *found.boxes[k, :2].tolist(),
-                *(found.boxes[k, 2:] - found.boxes[k, :2]).tolist(),
+                *predictions.boxes[k, :2].tolist(),
+                *(predictions.boxes[k, 2:] - predictions.boxes[k, :2]).tolist(),
             ],
-            "score": float(found.scores[k]),
+            "score": float(predictions.scores[k]),
         }
-        for k, (x, y, right, bottom) in enumerate(found.boxes.tolist())
-        if found.image_rows[k] < KEPT
+        for k, (x, y, right, bottom) in enumerate(predictions.boxes.tolist())
+        if predictions.image_rows[k] < KEPT
     ]
     (folder / "predictions.json").write_text(json.dumps(results))
     return folder

@@ -159,10 +159,10 @@ def test_settings_may_be_texts() -> None:
         "box_noise": "auto",
         "weights": "none",
     }
-    found = cell_settings(Cell(None, None, "mend"), SCALES["voc320"], None, texts)
-    assert (found.image_size, found.epochs, found.optimisation.lr) == ("96", 6, 0.5)
-    assert (found.cuda_graph, found.mend.raw_box_share, found.weights) == (False, None, "none")
-    assert (found.label_noise, found.box_noise) == (0.25, "auto")
+    result = cell_settings(Cell(None, None, "mend"), SCALES["voc320"], None, texts)
+    assert (result.image_size, result.epochs, result.optimisation.lr) == ("96", 6, 0.5)
+    assert (result.cuda_graph, result.mend.raw_box_share, result.weights) == (False, None, "none")
+    assert (result.label_noise, result.box_noise) == (0.25, "auto")
 
 
 def test_wrong_settings_are_refused_by_name() -> None:

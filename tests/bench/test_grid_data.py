@@ -47,10 +47,10 @@ def test_noise_is_made_in_every_format_from_one_address_or_two(
         addresses.append(f"{toys}:train")
     plan = ready(Path(addresses[0][:-6]), tmp_path / "out", data=tuple(addresses))
     job = job_of(plan)
-    found = noisy_data.noisy_data(plan.root, job)
+    result = noisy_data.noisy_data(plan.root, job)
     folder = plan.root / "noise" / "label40-box40-0"
-    assert addresses_in(folder) == found
-    clean, noisy = load(*addresses), load(*found)
+    assert addresses_in(folder) == result
+    clean, noisy = load(*addresses), load(*result)
     assert (len(noisy.images), len(noisy)) == (len(clean.images), len(clean))
     assert share_wrong(noisy, folder) == pytest.approx(0.4, abs=0.5 / len(clean))
     assert noisy.boxes.shape == clean.boxes.shape
@@ -82,10 +82,10 @@ def test_noise_is_made_once_however_many_ask(
 
 def test_clean_cells_share_a_folder_with_its_truth(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, only=("label0-box0-*",), seeds=(0, 1))
-    found = [noisy_data.noisy_data(plan.root, read_job(plan.folder(cell))) for cell in plan.cells]
-    assert found[0] == found[1]
+    listed = [noisy_data.noisy_data(plan.root, read_job(plan.folder(cell))) for cell in plan.cells]
+    assert listed[0] == listed[1]
     folder = plan.root / "noise" / "label0-box0"
-    noisy = load(*found[0])
+    noisy = load(*listed[0])
     assert share_wrong(noisy, folder) == 0
     assert noisy.boxes.tolist() == load(f"{toys}:train").boxes.tolist()
 

@@ -50,9 +50,9 @@ def test_a_torn_last_line_is_left_out_with_a_warning_and_replaced_by_the_next(
     both = path.read_bytes()
     for size in (*range(len(whole) + 1, len(both) - 1, 17), len(both) - 2):
         path.write_bytes(both[:size])
-        found = read_results(path)
-        assert [one.seed for one in found.results] == [0]
-        assert found.warnings == [
+        stored = read_results(path)
+        assert [one.seed for one in stored.results] == [0]
+        assert stored.warnings == [
             f"{path}: line 2 was cut off and is left out: its cell counts as open"
         ]
     append_result(path, result(seed=2))
@@ -172,9 +172,9 @@ def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:
         append_result(path, result(seed=seed))
         with path.open("ab") as file:
             file.write(b"{")
-    found = read_all_results([*paths[::-1]])
-    assert [one.seed for one in found.results] == [1, 0]
-    assert len(found.warnings) == 2
+    stored = read_all_results([*paths[::-1]])
+    assert [one.seed for one in stored.results] == [1, 0]
+    assert len(stored.warnings) == 2
 
 
 def _append_many(path: Path, start: int) -> None:
@@ -231,9 +231,9 @@ def test_lines_of_an_earlier_version_are_read_with_one_note(
     old = [msgspec.json.encode(result(seed=seed)) for seed in range(3)]
     path.write_bytes(b"\n".join(old) + b"\n")
     append_result(path, result(seed=3))
-    found = read_results(path)
-    assert [one.seed for one in found.results] == [0, 1, 2, 3]
-    assert found.warnings == []
+    stored = read_results(path)
+    assert [one.seed for one in stored.results] == [0, 1, 2, 3]
+    assert stored.warnings == []
     assert path.read_bytes().startswith(b"\n".join(old) + b"\n")  # they are left as they are
     assert path.read_bytes().count(b'"digest": "sha256:') == 1
     assert [record.getMessage().count("3 of its lines") for record in caplog.records] == [1]

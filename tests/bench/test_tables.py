@@ -31,13 +31,13 @@ def at(made: Table, row: str, column: str) -> TableEntry:
 
 def core_results() -> list[Result]:
     """Seeds 0 and 1 of the reference, of baseline and of mend at 40/40; ca-bbc failed once."""
-    found = []
+    collected = []
     for seed, (clean, base, mended) in enumerate([(0.60, 0.40, 0.50), (0.70, 0.40, 0.60)]):
-        found.append(result("baseline", clean, seed=seed))
-        found.append(result("baseline", base, noise=BOTH, seed=seed))
-        found.append(result("mend", mended, noise=BOTH, seed=seed))
+        collected.append(result("baseline", clean, seed=seed))
+        collected.append(result("baseline", base, noise=BOTH, seed=seed))
+        collected.append(result("mend", mended, noise=BOTH, seed=seed))
     failed = result("ca-bbc", None, noise=BOTH, seed=1, error="out of memory")
-    return [*found, result("ca-bbc", 0.55, noise=BOTH), failed]
+    return [*collected, result("ca-bbc", 0.55, noise=BOTH), failed]
 
 
 def test_squares_have_means_deviations_and_shares() -> None:
@@ -51,7 +51,7 @@ def test_squares_have_means_deviations_and_shares() -> None:
     assert mended.ours is not None
     assert mended.ours.mean == pytest.approx(0.55)
     assert mended.gain is not None
-    assert mended.gain.value == pytest.approx(0.6)  # (.55 - .40) / (.65 - .40)
+    assert mended.gain.value == pytest.approx(0.6)  # (0.55 - 0.40) / (0.65 - 0.40)
     assert mended.gain.error == pytest.approx(0.08)
     assert mended.cells == ("symmetric0.4-uniform0.4-mend-0", "symmetric0.4-uniform0.4-mend-1")
 
@@ -126,9 +126,9 @@ def test_published_figures_stand_only_beside_the_like() -> None:
 
 def test_a_finished_cell_without_the_figure_is_noted() -> None:
     made = make_table(get_layout("core"), [result("mend", None, noise=BOTH)])
-    found = at(made, "mend", "label40-box40")
-    assert found.ours is None
-    assert found.without == ("symmetric0.4-uniform0.4-mend-0",)
+    actual = at(made, "mend", "label40-box40")
+    assert actual.ours is None
+    assert actual.without == ("symmetric0.4-uniform0.4-mend-0",)
 
 
 def test_the_paper_wins_back_what_it_is_known_for() -> None:
@@ -220,10 +220,10 @@ def test_figures_of_mending_fill_their_tables() -> None:
 def test_on_clean_data_the_difference_is_shown() -> None:
     results = [result("baseline", 0.60), result("baseline", 0.62, seed=1)]
     results += [result("mend", 0.59), result("mend", 0.62, seed=1)]
-    found = at(make_table(get_layout("no-harm"), results), "mend", "label0-box0").gain
-    assert found is not None
-    assert found.value == pytest.approx(-0.005)  # -1 and 0 points
-    assert found.error == pytest.approx(0.005)
+    actual = at(make_table(get_layout("no-harm"), results), "mend", "label0-box0").gain
+    assert actual is not None
+    assert actual.value == pytest.approx(-0.005)  # -1 and 0 points
+    assert actual.error == pytest.approx(0.005)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -232,9 +232,9 @@ def test_every_layout_can_be_filled(name: str) -> None:
     made = make_table(LAYOUTS[name], list(every.values()))
     assert len(made.results) == len(every)
     for row, line in made.lines():
-        for column, found in zip(made.layout.columns, line, strict=True):
+        for column, cell in zip(made.layout.columns, line, strict=True):
             is_score = row.figure is None and column.metric is None
-            assert bool(found.values) == (made.layout.is_run(row, column) and is_score)
+            assert bool(cell.values) == (made.layout.is_run(row, column) and is_score)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -316,10 +316,10 @@ def test_what_a_method_does_anyway_is_no_variant() -> None:
 
 
 def test_the_two_stages_have_a_control_of_equal_compute() -> None:
-    found = {one.row.name: one for one in cell_specs(LAYOUTS["two-stage"])}
-    control = found["baseline, twice the epochs"]
+    listed = {one.row.name: one for one in cell_specs(LAYOUTS["two-stage"])}
+    control = listed["baseline, twice the epochs"]
     assert (control.method, dict(control.variant)) == ("baseline", {"epochs": TWICE_EPOCHS})
-    assert found["two-stage"].method == "two-stage"
+    assert listed["two-stage"].method == "two-stage"
     spec = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates given"]
     assert dict(spec.variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}
     assert "mend" not in GIVEN_TRUE_RATES

@@ -27,8 +27,8 @@ def words(picture: ElementTree.Element) -> list[str]:
 
 def dots(picture: ElementTree.Element, css: str) -> list[tuple[float, float]]:
     """Discs or rings of a series, without the one in the legend."""
-    found = [element for element in picture.iter(f"{SPACE}circle") if element.get("class") == css]
-    return [(float(one.attrib["cx"]), float(one.attrib["cy"])) for one in found[1:]]
+    listed = [element for element in picture.iter(f"{SPACE}circle") if element.get("class") == css]
+    return [(float(one.attrib["cx"]), float(one.attrib["cy"])) for one in listed[1:]]
 
 
 def forty(**ap50: float) -> list[Result]:

@@ -77,8 +77,8 @@ def test_settings_that_a_method_does_not_go_by_may_differ() -> None:
 
 def test_a_setting_that_one_result_lacks_is_a_difference() -> None:
     lacking = changed(result("mend", seed=1), settings=SETTINGS | {"mend": {}})
-    (found,) = find_differences([MEND, lacking])
-    assert set(found.cells) == {"0.4", "(not set)"}
+    (actual,) = find_differences([MEND, lacking])
+    assert set(actual.cells) == {"0.4", "(not set)"}
 
 
 def test_a_setting_that_is_not_set_is_as_before_there_was_one() -> None:
@@ -185,8 +185,8 @@ def test_a_choice_that_no_result_meets_is_refused(condition: str, message: str) 
 
 def test_hostile_texts_are_shown_on_one_line() -> None:
     odd = changed(MEND, hardware="a\n\x1b[31mb" + "x" * 9999)
-    (found,) = find_differences([BASE, odd])
-    assert isinstance(found, ResultDifference)
-    assert "\n" not in found.describe()
-    assert "\x1b" not in found.describe()
-    assert len(found.describe()) < 500
+    (result,) = find_differences([BASE, odd])
+    assert isinstance(result, ResultDifference)
+    assert "\n" not in result.describe()
+    assert "\x1b" not in result.describe()
+    assert len(result.describe()) < 500

@@ -88,7 +88,7 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
     assert shares[:2] == ["mend", "60 ± 8 (2)"]
     figures, shares = lines_of(text, "disco")
     assert figures[:2] == ["disco", "52.0 (1, 1 failed)"]
-    assert shares[:2] == ["disco", "60 (1)"]  # (.52 - .40) / (.60 - .40) by seed 0
+    assert shares[:2] == ["disco", "60 (1)"]  # (0.52 - 0.40) / (0.60 - 0.40) by seed 0
     figures, shares = lines_of(text, "ca-bbc")
     assert figures[:3] == ["ca-bbc", "failed [69.1]", "[76.7]"]
     assert shares[:3] == ["ca-bbc", "[60]", "[56]"]

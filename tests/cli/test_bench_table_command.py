@@ -60,7 +60,7 @@ def test_the_only_scale_with_results_is_the_default(
     assert run(["bench", "table", "core"]) == 0
     shown = capsys.readouterr()
     assert "**80.0** (1)" in shown.out
-    assert "75 (1)" in shown.out  # (.8 - .5) / (.9 - .5)
+    assert "75 (1)" in shown.out  # (0.8 - 0.5) / (0.9 - 0.5)
     assert "Scale smoke, 3 of 12 cells" in shown.out
     assert shown.err == ""
 

@@ -31,8 +31,8 @@ def files(tmp_path: Path) -> Path:
         "categories": [{"id": 3, "name": "cat"}, {"id": 4, "name": "[red]dog[/red]"}],
     }
     (tmp_path / "instances_val.json").write_text(json.dumps(document))
-    found = [{"image_id": "a", "category_id": "cat", "bbox": BOX, "score": 0.5}]
-    (tmp_path / "found.json").write_text(json.dumps(found))
+    listed = [{"image_id": "a", "category_id": "cat", "bbox": BOX, "score": 0.5}]
+    (tmp_path / "found.json").write_text(json.dumps(listed))
     return tmp_path
 
 
@@ -166,8 +166,8 @@ def test_errors_are_reported_and_nothing_is_written(
 def test_detections_that_cannot_be_used_are_refused(
     files: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
 ) -> None:
-    found = json.loads((files / "found.json").read_text())
-    (files / "found.json").write_text(json.dumps([found[0] | change]))
+    document = json.loads((files / "found.json").read_text())
+    (files / "found.json").write_text(json.dumps([document[0] | change]))
     data = files / "instances_val.json"
     status, result = answer(
         capsys, "evaluate", "--predictions", files / "found.json", "--data", data

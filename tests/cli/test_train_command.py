@@ -48,8 +48,8 @@ class Asked:
     @property
     def settings(self) -> TrainSettings:
         (call,) = self.calls
-        found: TrainSettings = call[2]
-        return found
+        result: TrainSettings = call[2]
+        return result
 
 
 @pytest.fixture

@@ -40,8 +40,8 @@ def test_folded_maps_and_their_gradients_are_those_of_torchvision(name: str) -> 
     assert list(maps) == list(wanted)
     for level, value in maps.items():
         torch.testing.assert_close(value, wanted[level], rtol=1e-9, atol=1e-9)
-    for found, one in zip(gradients(backbone, maps), expected, strict=True):
-        torch.testing.assert_close(found, one, rtol=1e-8, atol=1e-10)
+    for result, one in zip(gradients(backbone, maps), expected, strict=True):
+        torch.testing.assert_close(result, one, rtol=1e-8, atol=1e-10)
 
 
 def test_only_resnets_with_frozen_normalisations_are_folded() -> None:

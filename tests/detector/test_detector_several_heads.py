@@ -50,9 +50,9 @@ def test_a_dampened_tensor_has_the_same_value_and_a_share_of_the_gradient(
     kind: torch.dtype,
 ) -> None:
     tensor = torch.tensor([0.1, -7.3, 0.0, 1e-20, 3e4], dtype=kind, requires_grad=True)
-    found = dampen(tensor, 0.25)
-    assert torch.equal(found, tensor)
-    total = (found * torch.tensor([4.0, 2, 8, 1, 0], dtype=kind)).sum()
+    result = dampen(tensor, 0.25)
+    assert torch.equal(result, tensor)
+    total = (result * torch.tensor([4.0, 2, 8, 1, 0], dtype=kind)).sum()
     assert torch.autograd.grad(total, tensor)[0].tolist() == [1.0, 0.5, 2.0, 0.25, 0.0]
 
 
@@ -71,11 +71,11 @@ def test_shares_of_the_classifiers_gradients_by_hand() -> None:
     # Each of the two logits has the slope 1, 10 or 100 to a feature, the one delta 5.
     for outputs, slope in ((whole, 2 * (1 + 10 + 100) + 5), (damped, 2 * (0.5 + 10) + 5)):
         total = torch.cat([logits for logits, _ in outputs]).sum() + outputs[0][1].sum()
-        (found,) = torch.autograd.grad(total, features, retain_graph=True)
-        assert found.tolist() == [[slope, slope]]
+        (gradients,) = torch.autograd.grad(total, features, retain_graph=True)
+        assert gradients.tolist() == [[slope, slope]]
     total = torch.cat([logits for logits, _ in damped]).sum()
-    for found in torch.autograd.grad(total, weights):  # the classifiers' own are whole
-        assert found.tolist() == [[1.0, 2.0], [1.0, 2.0]]
+    for gradients in torch.autograd.grad(total, weights):  # the classifiers' own are whole
+        assert gradients.tolist() == [[1.0, 2.0], [1.0, 2.0]]
 
 
 @pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}])
@@ -103,13 +103,13 @@ def test_torchvisions_own_forward_detects_the_same(asked: dict[str, Any]) -> Non
     detector = made(**asked)
     detector.network.eval()
     detector.network.transform.min_size, detector.network.transform.max_size = (64,), 96
-    found = detector.detect(IMAGE, torch.tensor([[64.0, 96.0]]), score_threshold=0.0)
+    detections = detector.detect(IMAGE, torch.tensor([[64.0, 96.0]]), score_threshold=0.0)
     expected = detector.network([IMAGE[0]])[0]
-    number = int(found.is_detection.sum())
+    number = int(detections.is_detection.sum())
     assert number > 10
     kept = min(number, len(expected["scores"]))
     torch.testing.assert_close(
-        found.scores[0][found.is_detection[0]][:kept], expected["scores"][:kept]
+        detections.scores[0][detections.is_detection[0]][:kept], expected["scores"][:kept]
     )
 
 

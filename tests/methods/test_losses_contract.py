@@ -119,8 +119,8 @@ def test_losses_are_finite_scalars_with_gradients(name: str, step: int) -> None:
 
 
 def test_the_names_of_losses_and_figures_never_change(name: str) -> None:
-    found = [take_step(name, step, batch()) for step in (0, 60, 119)]
-    names = {tuple(losses) for _, losses in found}
+    listed = [take_step(name, step, batch()) for step in (0, 60, 119)]
+    names = {tuple(losses) for _, losses in listed}
     assert len(names) == 1
 
 
@@ -148,15 +148,15 @@ def test_padding_changes_no_loss(name: str, step: int) -> None:
     """Keys are drawn per candidate, so padding needs keys that agree on the other candidates."""
     annotations = batch()
     wider = pad(annotations, by=3)
-    found = []
+    collected = []
     for one in (annotations, wider):
         method, detector = ready(name, step)
         context = work_on(detector, one, step)
         wide = torch.Generator().manual_seed(5)
         numbers = torch.rand(2, 100_000, generator=wide)
         context = replace(context, draw=partial(_first, numbers))
-        found.append(method.losses(context))
-    (first, losses), (second, others) = found
+        collected.append(method.losses(context))
+    (first, losses), (second, others) = collected
     for key, value in losses.items():
         torch.testing.assert_close(value, others[key], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(first.boxes, second.boxes[:, :4], rtol=1e-4, atol=1e-3)

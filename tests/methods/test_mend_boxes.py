@@ -23,8 +23,8 @@ from tests.methods.method_batches import (
 BOX = [10.0, 10, 30, 30]
 OTHER = [50.0, 50, 80, 80]
 # background, then the classes      over the foreground p
-FIRST = [0.5, 0.3, 0.1, 0.1]  #     .6 .2 .2
-SECOND = [0.2, 0.64, 0.08, 0.08]  # .8 .1 .1
+FIRST = [0.5, 0.3, 0.1, 0.1]  #     0.6 0.2 0.2
+SECOND = [0.2, 0.64, 0.08, 0.08]  # 0.8 0.1 0.1
 
 
 def made(rates: Rates, **settings: Any) -> Mend:
@@ -32,10 +32,10 @@ def made(rates: Rates, **settings: Any) -> Mend:
 
 
 def test_the_vote_of_regressions_is_blended_with_the_raw_box() -> None:
-    # b* = .2 * p* + .8 * b; the proposal lies 2 px to the right: D = 2 / 40, fit .95.
+    # b* = 0.2 * p* + 0.8 * b; the proposal lies 2 px to the right: D = 2 / 40, fit 0.95.
     # voter               IoU with b     score   weight
-    # (14, 10, 34, 30)    16 / 24        .8      .8 * sqrt(2 / 3)
-    # (12, 10, 32, 30)    18 / 22        .4      .4 * sqrt(9 / 11)   b*'s own; IoU of both 18 / 22
+    # (14, 10, 34, 30)    16 / 24        0.8      0.8 * sqrt(2 / 3)
+    # (12, 10, 32, 30)    18 / 22        0.4      0.4 * sqrt(9 / 11)   b*'s own; IoU of both 18 / 22
     own, far = [0.5, 0.1, 0.4, 0.0], [0.1, 0.0, 0.8, 0.1]
     scorer = TableScorer(
         table([own, far, far], [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]])
@@ -46,7 +46,7 @@ def test_the_vote_of_regressions_is_blended_with_the_raw_box() -> None:
     torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
     first, second = 0.8 * math.sqrt(2 / 3), 0.4 * math.sqrt(9 / 11)
     mean = (14 * first + 12 * second) / (first + second)
-    x = 0.5 * 10 + 0.5 * mean  # keep is .5 at a box noise of .2
+    x = 0.5 * 10 + 0.5 * mean  # keep is 0.5 at a box noise of 0.2
     expected = torch.tensor([[[x, 10, x + 20, 30]]])
     torch.testing.assert_close(outcome.boxes, expected)
     assert torch.equal(outcome.roi.boxes, outcome.boxes)
@@ -113,7 +113,7 @@ def test_edges_annotated_at_the_border_move_half_as_far_if_there_are_many() -> N
     other.load_state_dict(method.state_dict())
     torch.testing.assert_close(moved(other, 0.0), free / 2)
     for _ in range(9):
-        moved(other, 5.0)  # .25 of the side away from it
+        moved(other, 5.0)  # 0.25 of the side away from it
     assert other.end_epoch(1, is_warm_up=False)["held_at_border"] == 0.0
     torch.testing.assert_close(moved(other, 0.0), free)
     untold = made(Rates(), num_proposals=1)
@@ -158,7 +158,7 @@ def noisy_boxes(is_warm_up: bool, **settings: Any) -> Outcome:
 def test_regression_targets_extend_past_a_border_that_clipped_an_edge(
     is_warm_up: bool, outside: float
 ) -> None:
-    # half the noise of .2 on a side of 40: 4 px, of which the raw box's share
+    # half the noise of 0.2 on a side of 40: 4 px, of which the raw box's share
     outcome = noisy_boxes(is_warm_up)
     expected = torch.tensor([[[-outside, 10, 40, 30]]])
     torch.testing.assert_close(outcome.roi.regression_targets, expected)

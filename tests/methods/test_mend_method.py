@@ -25,10 +25,10 @@ BOX = [10.0, 10, 30, 30]
 OTHER = [50.0, 50, 80, 80]
 LABELS_ONLY = Rates(box=0.0)
 # background, then the classes      over the foreground p
-FIRST = [0.5, 0.3, 0.1, 0.1]  #     .6 .2 .2
-SECOND = [0.2, 0.64, 0.08, 0.08]  # .8 .1 .1
-TORN = [0.0, 0.45, 0.1, 0.45]  #    .45 .1 .45
-LATER_ON = [0.0, 0.2, 0.6, 0.2]  #  .2 .6 .2
+FIRST = [0.5, 0.3, 0.1, 0.1]  #     0.6 0.2 0.2
+SECOND = [0.2, 0.64, 0.08, 0.08]  # 0.8 0.1 0.1
+TORN = [0.0, 0.45, 0.1, 0.45]  #    0.45 0.1 0.45
+LATER_ON = [0.0, 0.2, 0.6, 0.2]  #  0.2 0.6 0.2
 
 
 def made(rates: Rates = LABELS_ONLY, **settings: Any) -> Mend:
@@ -36,9 +36,9 @@ def made(rates: Rates = LABELS_ONLY, **settings: Any) -> Mend:
 
 
 def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
-    # y = 0: .6 * .7 = .42,  .2 * .15 = .03,  .2 * .15 = .03   -> .875  .0625  .0625   kept
-    # y = 1: .8 * .15 = .12, .1 * .7 = .07,   .1 * .15 = .015  -> over .205: class 0   relabelled
-    # y = 1: .45 * .15 = .0675, .07, .0675                     -> over .205            unsure
+    # y = 0: 0.6 * 0.7 = 0.42, 0.2 * 0.15 = 0.03, 0.2 * 0.15 = 0.03; over 0.48: kept
+    # y = 1: 0.8 * 0.15 = 0.12, 0.1 * 0.7 = 0.07, 0.1 * 0.15 = 0.015; over 0.205: relabelled to 0
+    # y = 1: 0.45 * 0.15 = 0.0675, 0.07, 0.0675; over 0.205: unsure
     annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
     outcome = made().refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     expected = torch.tensor(
@@ -62,9 +62,9 @@ def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
 
 
 def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None:
-    # second visit: p = (.8 + .2) / 2, (.1 + .6) / 2, (.1 + .2) / 2 = .5 .35 .15
-    # y = 1: .5 * .15 = .075, .35 * .7 = .245, .15 * .15 = .0225, together .3425
-    # q(1) = .5 where p(1) * .7 = .075 + .0225
+    # second visit: p = (0.8 + 0.2) / 2, (0.1 + 0.6) / 2, (0.1 + 0.2) / 2 = 0.5 0.35 0.15
+    # y = 1: 0.5 * 0.15 = 0.075, 0.35 * 0.7 = 0.245, 0.15 * 0.15 = 0.0225, together 0.3425
+    # q(1) = 0.5 where p(1) * 0.7 = 0.075 + 0.0225
     method, annotations = made(), one_image([OTHER], [1], rows=[2])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))
     method.refine(annotations, NOTHING, scorer, LATER)
@@ -89,7 +89,7 @@ def test_a_new_visit_may_outweigh_the_memory() -> None:
 
 
 def test_the_threshold_is_where_the_posterior_is_even() -> None:
-    # tau = 2, y = 1: q(1) = .5 where p(1)^2 * .7 = (.8^2 + .1^2) * .15 = .0975
+    # tau = 2, y = 1: q(1) = 0.5 where p(1)^2 * 0.7 = (0.8^2 + 0.1^2) * 0.15 = 0.0975
     method = made()
     method.load_state_dict({**method.state_dict(), "tau": torch.tensor(2.0)})
     outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SECOND])), LATER)
@@ -99,7 +99,8 @@ def test_the_threshold_is_where_the_posterior_is_even() -> None:
 
 
 def test_labels_of_a_lost_class_have_at_least_the_rate_of_right_labels() -> None:
-    # y = 1 would be relabelled (q = .34); lost, it has 1 - .3 = .7, and class 0 .3 * .12 / .135
+    # y = 1 would be relabelled (q = 0.34); lost, it has 1 - 0.3 = 0.7, and class 0 has
+    # 0.3 * 0.12 / 0.135
     method = made()
     lost = torch.tensor([False, True, False])
     method.load_state_dict({**method.state_dict(), "lost": lost})
@@ -136,14 +137,14 @@ def test_without_soft_labels_the_heads_ignore_unsure_annotations() -> None:
 
 
 def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
-    # p(y) over the foreground: .6, .1 and .1; r = .7 of a queue of 10 is its 7th loss, -log .5
+    # p(y) over the foreground: 0.6, 0.1 and 0.1; r = 0.7 of a queue of 10 is its 7th loss, -log 0.5
     method = made(judgement="queue", queue_length=10)
     queue = -torch.tensor([0.5] * 7 + [0.01] * 3).log()
     method.load_state_dict({**method.state_dict(), "queue": queue})
     annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
     outcome = method.refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     assert outcome.verdict.tolist() == [[Judgement.KEPT, Judgement.RELABELLED, Judgement.DISCARDED]]
-    assert outcome.labels.tolist() == [[0, 0, 1]]  # .8 is above a half, .45 is not
+    assert outcome.labels.tolist() == [[0, 0, 1]]  # 0.8 is above a half, 0.45 is not
     torch.testing.assert_close(outcome.loss, -torch.tensor([[0.6, 0.1, 0.1]]).log())
     torch.testing.assert_close(outcome.threshold, torch.full((1, 3), math.log(2)))
     assert outcome.roi.soft is None
@@ -186,7 +187,7 @@ def test_warm_up_trains_on_unchanged_annotations_and_collects_evidence() -> None
 def test_targets_of_warm_up_are_the_posterior_of_the_current_prediction() -> None:
     method = made()
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), WARM_UP)
-    # y = 1, s = .2 .64 .08 .08: s T = .096 .056 .012, together .164; no object: background
+    # y = 1, s = 0.2 0.64 0.08 0.08: s T = 0.096 0.056 0.012, together 0.164; no object: background
     logits = torch.tensor([[SECOND, SECOND, [NAN] * 4]]).log()
     rois = rois_of([1, 0, 0], [True, False, False])
     targets = method.class_targets(logits, rois, None, WARM_UP)  # type: ignore[arg-type]

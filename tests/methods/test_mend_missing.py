@@ -40,7 +40,7 @@ UNSURE = [0.7, 0.1, 0.2, 0.0]
 # proposal                   likeliest class, and what it is regressed to
 OFFERED = [
     (SURE, [12.0, 10, 32, 30]),  # the annotated object itself
-    (LESS_SURE, [52.0, 50, 82, 80]),  # another one, IoU .875 with the next
+    (LESS_SURE, [52.0, 50, 82, 80]),  # another one, IoU 0.875 with the next
     (SURE, [50.0, 50, 80, 80]),  # the same, surer
     (UNSURE, [0.0, 60, 20, 90]),  # perhaps nothing
     (LESS_SURE, [60.0, 0, 90, 30]),  # a third object
@@ -64,8 +64,8 @@ def refined(
 
 def ignored_boxes(targets: Targets) -> list[list[float]]:
     """Return the boxes of the ignored rows."""
-    found: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
-    return found
+    result: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
+    return result
 
 
 def test_the_best_proposal_of_each_unannotated_object_is_ignored() -> None:
@@ -126,8 +126,8 @@ def test_the_score_and_the_overlap_have_thresholds(
     assert MISSING.annotated_min_iou == 0.3
     annotations = one_image([[0.0, 0, 10, 10]], [0])
     scores = table([[1 - score, 0, score, 0]], [[0.0, 0, 10, height]])
-    found = find_missing_objects(annotations, _matches(1), scores, min_score=0.3)
-    assert int(found.is_object.sum()) == number
+    objects = find_missing_objects(annotations, _matches(1), scores, min_score=0.3)
+    assert int(objects.is_object.sum()) == number
 
 
 def test_ignored_annotations_are_annotations() -> None:
@@ -138,18 +138,18 @@ def test_ignored_annotations_are_annotations() -> None:
     )
     nobody = annotations._replace(is_box=annotations.is_box & False)
     for batch, number in ((annotations, 0), (ignored, 0), (nobody, 1)):
-        found = find_missing_objects(batch, _matches(1), scores, min_score=0.3)
-        assert int(found.is_object.sum()) == number
+        objects = find_missing_objects(batch, _matches(1), scores, min_score=0.3)
+        assert int(objects.is_object.sum()) == number
 
 
 def test_at_most_twenty_objects_of_an_image_are_ignored() -> None:
     boxes = [[4.0 * k, 0, 4.0 * k + 3, 3] for k in range(24)]
     chances = [[0.5 - k / 100, 0, 0.5 + k / 100, 0] for k in range(24)]
-    found = find_missing_objects(
+    objects = find_missing_objects(
         one_image([[0.0, 50, 10, 60]], [0]), _matches(24), table(chances, boxes), min_score=0.3
     )
-    assert found.is_object.tolist() == [[True] * 20]
-    assert found.boxes[0].tolist() == list(reversed(boxes))[:20]  # the surest
+    assert objects.is_object.tolist() == [[True] * 20]
+    assert objects.boxes[0].tolist() == list(reversed(boxes))[:20]  # the surest
 
 
 @pytest.mark.parametrize("num_annotations", [1, 5])

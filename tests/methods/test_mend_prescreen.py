@@ -21,7 +21,7 @@ from tests.methods.method_batches import (
 
 NUMBER = 4000
 BOX = [10.0, 10, 30, 30]
-FIRST = [0.5, 0.3, 0.1, 0.1]  # over the foreground .6 .2 .2
+FIRST = [0.5, 0.3, 0.1, 0.1]  # over the foreground 0.6 0.2 0.2
 LABELS_ONLY = Rates(box=0.0)
 
 
@@ -51,7 +51,7 @@ def looked(rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.9
 
 
 def test_warm_up_trains_on_the_posterior_of_the_prescreen() -> None:
-    # p = .9 .05 .05 of row 0, y = 1: .9 * .15, .05 * .7, .05 * .15 over .1775
+    # p = 0.9 0.05 0.05 of row 0, y = 1: 0.9 * 0.15, 0.05 * 0.7, 0.05 * 0.15 over 0.1775
     method = looked()
     outcome = method.refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
@@ -64,8 +64,8 @@ def test_warm_up_trains_on_the_posterior_of_the_prescreen() -> None:
 
 
 def test_after_warm_up_both_kinds_of_evidence_count() -> None:
-    # .6 * sqrt(.9) = .5692, .2 * sqrt(.05) = .04472 twice; over .65864: .8642 .0679 .0679
-    # y = 1: .8642 * .15, .0679 * .7, .0679 * .15 over .187345
+    # 0.6 * sqrt(0.9) = 0.5692, 0.2 * sqrt(0.05) = 0.04472 twice; over 0.65864: 0.8642 0.0679 0.0679
+    # y = 1: 0.8642 * 0.15, 0.0679 * 0.7, 0.0679 * 0.15 over 0.187345
     outcome = looked().refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), LATER
     )
@@ -205,11 +205,11 @@ def test_a_prescreen_of_features_finds_most_wrong_labels(number: int) -> None:
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     rows = torch.arange(NUMBER).flip(0)
     columns = (features, labels, torch.arange(NUMBER) % 5, rows)
-    found = method.prescreen(BoxFeatures(*(column[:number] for column in columns)))
+    prescreened = method.prescreen(BoxFeatures(*(column[:number] for column in columns)))
     if number < NUMBER:
-        assert not found
+        assert not prescreened
         assert method.estimator.prior is None
         return
-    assert found["label_noise"] == pytest.approx(0.3, abs=0.04)
+    assert prescreened["label_noise"] == pytest.approx(0.3, abs=0.04)
     assert method.estimator.prior is not None
     assert torch.equal(method.estimator.prior[:-1].argmax(1).flip(0), truth)

@@ -58,11 +58,11 @@ def made(name: str) -> Mend | PaperMethod:
 
 
 def tensors(outcome: Outcome) -> dict[str, Tensor]:
-    found = {key: value for key, value in outcome._asdict().items() if isinstance(value, Tensor)}
+    listed = {key: value for key, value in outcome._asdict().items() if isinstance(value, Tensor)}
     for stage in ("rpn", "roi"):
         parts = getattr(outcome, stage)._asdict().items()
-        found |= {f"{stage}.{key}": value for key, value in parts if isinstance(value, Tensor)}
-    return found
+        listed |= {f"{stage}.{key}": value for key, value in parts if isinstance(value, Tensor)}
+    return listed
 
 
 def assert_same(first: Outcome, second: Outcome, count: int) -> None:

@@ -24,7 +24,7 @@ BOX = Fix("b", Kind.BAD_BOX, 0, 0.9, box=(12, 10, 30, 50), reason="tighter")
 MISSING = Fix("m", Kind.MISSING, p_fix=0.8, label="bus", box=(60, 60, 80.5, 90), reason="=unseen")
 SPURIOUS = Fix("s", Kind.SPURIOUS, 1, 0.7, reason="nothing there")
 DUPLICATE = Fix("d", Kind.DUPLICATE, 2, 0.6, kept=3, reason="twice")
-ALL = [LABEL, BOX, MISSING, SPURIOUS, DUPLICATE]  # means: 1, .95, .9, .85, .8
+ALL = [LABEL, BOX, MISSING, SPURIOUS, DUPLICATE]  # means: 1, 0.95, 0.9, 0.85, 0.8
 
 
 def objects(dataset: Dataset) -> list[tuple[str, str, list[float]]]:

@@ -52,15 +52,15 @@ def expected(dataset: Dataset, made: list[Fix]) -> list[Object]:
         removals.remove(0)
     labels = {one.row: str(one.label) for one in made if one.kind == Kind.WRONG_LABEL}
     boxes = {one.row: one.box for one in made if one.kind == Kind.BAD_BOX}
-    found = []
+    collected = []
     for row, image in enumerate(dataset.image_rows.tolist()):
         if row not in removals:
             label = labels.get(row) or dataset.label_names[dataset.labels[row]]
-            found.append((image, label, tuple(boxes.get(row) or dataset.boxes[row].tolist())))
+            collected.append((image, label, tuple(boxes.get(row) or dataset.boxes[row].tolist())))
     for one in made:
         if one.kind == Kind.MISSING:
-            found.append((one.image, str(one.label), tuple(one.box or ())))
-    return found
+            collected.append((one.image, str(one.label), tuple(one.box or ())))
+    return collected
 
 
 @pytest.mark.parametrize("format", ["coco", "voc", "yolo"])

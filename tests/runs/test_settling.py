@@ -251,8 +251,8 @@ def test_settling_agrees_with_counting_one_by_one(dataset: Dataset, visits: list
     result = settled(dataset, visits, epochs=6, warm_up_epochs=1)
     for row in range(len(dataset)):
         expected = by_the_book(dataset, visits, row)
-        found = result.labels[row], result.is_unsure[row], result.num_agreeing[row]
-        assert found == expected
+        actual = result.labels[row], result.is_unsure[row], result.num_agreeing[row]
+        assert actual == expected
         kept = [v for v in visits if v.row == row and v.is_kept and v.epoch > 0][
             -num_settling_visits(6) :
         ]

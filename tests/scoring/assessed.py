@@ -124,11 +124,11 @@ def fixes_of(dataset: Dataset, *fixes: Fix) -> Fixes:
     return table_of(dataset, [replace(one, id=str(k)) for k, one in enumerate(fixes)])
 
 
-def detected(*found: tuple[int, int, float, Box]) -> Detections:
+def detected(*rows: tuple[int, int, float, Box]) -> Detections:
     """Detections: row of the image, label, score, box."""
     return Detections(
-        np.array([one[0] for one in found], np.int64),
-        np.array([one[1] for one in found], np.int64),
-        np.array([one[2] for one in found], np.float32),
-        np.array([one[3] for one in found], np.float32).reshape(-1, 4),
+        np.array([one[0] for one in rows], np.int64),
+        np.array([one[1] for one in rows], np.int64),
+        np.array([one[2] for one in rows], np.float32),
+        np.array([one[3] for one in rows], np.float32).reshape(-1, 4),
     )

@@ -55,8 +55,8 @@ def test_photographs_are_paired_by_their_bytes(
     assert ended.returncode == 0, ended.stderr
     names = ("all", "original", "relabelled")
     read = {name: json.loads((out / f"instances_{name}.json").read_text()) for name in names}
-    found = {name: [image["file_name"] for image in read[name]["images"]] for name in names}
-    assert found == {"all": ["a.jpg", "b.jpg"], "original": ["b.jpg"], "relabelled": ["b.jpg"]}
+    listed = {name: [image["file_name"] for image in read[name]["images"]] for name in names}
+    assert listed == {"all": ["a.jpg", "b.jpg"], "original": ["b.jpg"], "relabelled": ["b.jpg"]}
     assert {image["id"] for image in read["original"]["images"]} == {2}  # the same as in "all"
     labels = {category["id"]: category["name"] for category in read["relabelled"]["categories"]}
     boxes = [(labels[e["category_id"]], e["bbox"]) for e in read["relabelled"]["annotations"]]

@@ -134,6 +134,6 @@ def test_lines_are_added_once_and_without_places(tmp_path: Path) -> None:
     append_result(source, other)
     assert tool["added"]([source], target) == (1, 2)
     assert target.read_bytes().startswith((tmp_path / "before.jsonl").read_bytes())
-    found = read_results(target).results
-    assert [each.cell for each in found] == [one.cell, other.cell]
-    assert found[0].data.addresses == {"train": ["VOC:trainval"]}
+    stored = read_results(target).results
+    assert [each.cell for each in stored] == [one.cell, other.cell]
+    assert stored[0].data.addresses == {"train": ["VOC:trainval"]}

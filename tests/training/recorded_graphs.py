@@ -116,13 +116,13 @@ class _Stream:
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """The arguments that an operation changes."""
-    given = zip(func._schema.arguments, args, strict=False)
+    argument_pairs = zip(func._schema.arguments, args, strict=False)
     named = [
         (argument, kwargs[argument.name])
         for argument in func._schema.arguments
         if argument.name in kwargs
     ]
-    pairs = [*given, *named]
+    pairs = [*argument_pairs, *named]
     changed = [value for one, value in pairs if one.alias_info and one.alias_info.is_write]
     return _tensors(changed)
 

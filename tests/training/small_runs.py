@@ -99,8 +99,8 @@ def trained(
 def ids_in_ledger(run: Run, epoch: int) -> list[int]:
     """The annotations that were visited in an epoch, sorted."""
     table = ledger.read(run.path, ["epoch", "annotation_id"])
-    found: list[int] = table.filter(table["epoch"].to_numpy() == epoch)["annotation_id"].to_pylist()
-    return sorted(found)
+    rows: list[int] = table.filter(table["epoch"].to_numpy() == epoch)["annotation_id"].to_pylist()
+    return sorted(rows)
 
 
 def ensure_sound(run: Run) -> None:

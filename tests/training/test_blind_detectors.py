@@ -58,8 +58,8 @@ def test_a_single_detection_is_enough_to_see(
     is_detection[2, :number] = True
     settled = torch.zeros(4, dtype=torch.bool)
     boxes = torch.zeros(4, 3, 4)
-    found = PaddedDetections(boxes, nothing, nothing.long(), is_detection, settled)
-    monkeypatch.setattr(training.detector, "detect", lambda *_: found)
+    detections = PaddedDetections(boxes, nothing, nothing.long(), is_detection, settled)
+    monkeypatch.setattr(training.detector, "detect", lambda *_: detections)
     assert detects_nothing(training.detector, batch, torch.float32) == (number == 0)
 
 
@@ -83,11 +83,11 @@ def test_a_detector_that_detects_nothing_is_reported_from_a_quarter_of_the_epoch
 ) -> None:
     monkeypatch.setattr("boxmend.training.loop.detects_nothing", lambda *given: True)
     monkeypatch.setattr("boxmend.training.loop.BLINDNESS_CHECK_STEPS", steps)
-    found = notes(tmp_path, 8)
-    assert [note.split(" the ")[0] for note in found] == [
+    result = notes(tmp_path, 8)
+    assert [note.split(" the ")[0] for note in result] == [
         f"after epoch {number}" for number in range(first, 9)
     ]
-    assert "a lower --optimisation.lr than 0.001" in found[0]
+    assert "a lower --optimisation.lr than 0.001" in result[0]
 
 
 @pytest.mark.parametrize("is_short", [True, False])

@@ -34,8 +34,8 @@ def dataset(tmp_path: Path) -> Dataset:
 
 def verdicts(run: Run, epoch: int) -> list[str]:
     table = ledger.read(run.path, ["epoch", "verdict"])
-    found: list[str] = table.filter(table["epoch"].to_numpy() == epoch)["verdict"].to_pylist()
-    return found
+    rows: list[str] = table.filter(table["epoch"].to_numpy() == epoch)["verdict"].to_pylist()
+    return rows
 
 
 def test_seeds_are_chosen_after_the_plain_stage_and_stay(dataset: Dataset, tmp_path: Path) -> None:

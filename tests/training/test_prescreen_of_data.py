@@ -52,12 +52,12 @@ def looked_at(dataset: Dataset, seed: int = 0, messages: list[str] | None = None
 
 def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
     dataset.is_difficult[4] = True
-    found = looked_at(dataset)
-    assert found.rows.tolist() == [0, 1, 2, 3, 5]
-    assert found.labels.tolist() == dataset.labels[found.rows.numpy()].tolist()
-    assert found.features.shape == (5, 96)
-    assert found.features.dtype == torch.float16
-    assert found.features.isfinite().all()
+    features = looked_at(dataset)
+    assert features.rows.tolist() == [0, 1, 2, 3, 5]
+    assert features.labels.tolist() == dataset.labels[features.rows.numpy()].tolist()
+    assert features.features.shape == (5, 96)
+    assert features.features.dtype == torch.float16
+    assert features.features.isfinite().all()
 
 
 @pytest.mark.parametrize("is_training", [True, False])
@@ -77,9 +77,9 @@ def test_the_network_rests_and_is_left_in_the_mode_it_was_in(
 
 
 def test_annotations_of_an_image_are_in_one_fold(dataset: Dataset) -> None:
-    found = looked_at(dataset)
-    assert found.folds[found.rows == 3] == found.folds[found.rows == 5]
-    assert len(set(found.folds.tolist())) == 4  # as many as there are images
+    features = looked_at(dataset)
+    assert features.folds[features.rows == 3] == features.folds[features.rows == 5]
+    assert len(set(features.folds.tolist())) == 4  # as many as there are images
 
 
 def test_a_single_image_is_not_split(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_the_seed_deals_the_images(dataset: Dataset) -> None:
 
 
 def test_without_annotations_there_is_nothing_to_describe(tmp_path: Path) -> None:
-    found = looked_at(drawn(tmp_path / "data", []))
-    assert [len(column) for column in found] == [0] * 4
+    features = looked_at(drawn(tmp_path / "data", []))
+    assert [len(column) for column in features] == [0] * 4
 
 
 def test_any_output_of_a_network_is_stored_as_numbers(

@@ -147,5 +147,5 @@ def test_boxes_on_an_image_turned_by_exif_come_back_as_annotated(
     assert table.num_rows == 6 * 3  # flipped in some of the epochs
     rows = table["annotation_id"].to_numpy() - 100
     for kind in ("noisy", "matched", "final"):
-        found = np.stack([table[f"{kind}_{side}"].to_numpy() for side in SIDES], -1)
-        np.testing.assert_allclose(found, dataset.boxes[rows], atol=0.01)
+        result = np.stack([table[f"{kind}_{side}"].to_numpy() for side in SIDES], -1)
+        np.testing.assert_allclose(result, dataset.boxes[rows], atol=0.01)

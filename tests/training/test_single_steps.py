@@ -62,13 +62,13 @@ def test_each_step_has_its_rate_and_its_random_numbers(
 def test_gradients_are_those_of_one_step_alone(tmp_path: Path) -> None:
     training = made(tmp_path, Optimisation(lr=0.0, weight_decay=0.0))
     batch = next(iter(training.loader.epoch(0)))
-    found = []
+    collected = []
     for _ in range(2):
         training.step = 0
         training.train_on(batch)
-        found.append(gradients(training))
-    assert any(one.any() for one in found[0])
-    for first, second in zip(*found, strict=True):
+        collected.append(gradients(training))
+    assert any(one.any() for one in collected[0])
+    for first, second in zip(*collected, strict=True):
         assert torch.equal(first, second)
 
 
@@ -88,8 +88,8 @@ def test_the_average_of_the_weights_follows_every_step(tmp_path: Path) -> None:
     key = "roi_heads.box_predictor.cls_score.weight"
 
     def weight() -> torch.Tensor:
-        found: torch.Tensor = training.detector.network.state_dict()[key]
-        return found.clone()
+        state: torch.Tensor = training.detector.network.state_dict()[key]
+        return state.clone()
 
     seen = [weight()]
     for batch in list(training.loader.epoch(0))[:2]:

@@ -46,8 +46,8 @@ class Calls:
         monkeypatch.setitem(sys.modules, name, module)
 
     def noting(self, name: str) -> Any:
-        def call(*given: Any, **options: Any) -> Any:
-            self.made.append((name, given, options))
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.made.append((name, arguments, options))
             info = SimpleNamespace(run_id="m1")
             parts = ("add_scalar", "flush", "close", "log", "finish")
             return SimpleNamespace(

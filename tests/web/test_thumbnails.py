@@ -29,9 +29,9 @@ def halves(path: Path, size: tuple[int, int] = (200, 100), **options: Any) -> st
 
 def pixel(picture: Image.Image, x: int, y: int) -> tuple[int, ...]:
     """The colour at a place."""
-    found = picture.getpixel((x, y))
-    assert isinstance(found, tuple)
-    return found
+    result = picture.getpixel((x, y))
+    assert isinstance(result, tuple)
+    return result
 
 
 def test_a_window_is_1_6_times_as_large_and_four_to_three() -> None:

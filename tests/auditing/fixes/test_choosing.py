@@ -29,8 +29,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def said(*answers: str, mode: str = "queue") -> dict[str, Verdict]:
-    given = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, answers)]
-    return latest_verdicts(given)
+    parsed = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, answers)]
+    return latest_verdicts(parsed)
 
 
 def ids(fixes: Fixes, answers: dict[str, Verdict], precision: float | None, *only: str) -> str:
@@ -220,12 +220,12 @@ def test_order_stays_and_all_are_probabilities_whatever_people_say(
     made = [Fix(str(k), MISSING, p_fix=p, label=0, box=(1, 2, 3, 4)) for k, p in enumerate(shares)]
     fixes = table_of(dataset, made)
     verdicts = {str(k): Verdict(str(k), one) for k, one in enumerate(answers[: len(made)]) if one}
-    found = adjust_probabilities(fixes, verdicts)
-    assert np.isfinite(found).all()
-    assert ((found >= 0) & (found <= 1)).all()
+    adjusted = adjust_probabilities(fixes, verdicts)
+    assert np.isfinite(adjusted).all()
+    assert ((adjusted >= 0) & (adjusted <= 1)).all()
     open_ones = [k for k in range(len(made)) if str(k) not in verdicts]
     by_table = sorted(open_ones, key=lambda k: shares[k])
-    assert (np.diff(found[by_table]) >= -1e-12).all()
+    assert (np.diff(adjusted[by_table]) >= -1e-12).all()
     for precision in (0.5, 0.95):
         chosen = choose_fixes(fixes, verdicts, precision)
         taken = set(chosen.rows.tolist())
@@ -272,8 +272,8 @@ def test_precision_is_measured_on_the_sample_alone(dataset: Dataset) -> None:
         sample("f", "skip"),
         sample("gone", "accept"),  # of an earlier audit
     ]
-    found = measure_precision(fixes, verdicts)
-    assert {kind: one[:2] for kind, one in found.items()} == {
+    result = measure_precision(fixes, verdicts)
+    assert {kind: one[:2] for kind, one in result.items()} == {
         "all": (2, 3),
         "wrong label": (1, 2),
         "bad box": (1, 1),

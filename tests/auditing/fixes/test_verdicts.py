@@ -196,8 +196,8 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 
 def answers(*texts: str) -> dict[str, str]:
     """What stands after these, given as "fix answer", by fix."""
-    given = [Verdict(fix, answer) for fix, answer in map(str.split, texts)]
-    return {fix: one.answer for fix, one in latest_verdicts(given).items()}
+    parsed = [Verdict(fix, answer) for fix, answer in map(str.split, texts)]
+    return {fix: one.answer for fix, one in latest_verdicts(parsed).items()}
 
 
 def test_the_later_verdict_stands() -> None:
@@ -206,8 +206,8 @@ def test_the_later_verdict_stands() -> None:
 
 def test_what_stands_is_in_the_order_in_which_it_was_given() -> None:
     texts = ["a accept", "b accept", "c accept", "a reject", "b skip", "c reject", "c undo"]
-    given = [Verdict(fix, answer) for fix, answer in map(str.split, texts)]
-    assert list(latest_verdicts(given)) == ["b", "c", "a"]
+    parsed = [Verdict(fix, answer) for fix, answer in map(str.split, texts)]
+    assert list(latest_verdicts(parsed)) == ["b", "c", "a"]
 
 
 def test_an_undo_takes_back_the_last_one_of_its_fix() -> None:

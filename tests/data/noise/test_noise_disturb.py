@@ -103,7 +103,7 @@ def test_the_noise_of_a_small_dataset_never_changes(settings: NoiseSettings, exp
 )
 def test_counts_are_exact_for_any_rates(n: int, rates: tuple[float, ...], seed: int) -> None:
     label_rate, gone, new, twice, subset = rates
-    given = NoiseSettings(
+    settings = NoiseSettings(
         labels=f"symmetric:{label_rate}",
         missing=gone,
         spurious=new,
@@ -111,14 +111,14 @@ def test_counts_are_exact_for_any_rates(n: int, rates: tuple[float, ...], seed: 
         subset=subset,
         seed=seed,
     )
-    noisy = disturb(many(n), given)
+    noisy = disturb(many(n), settings)
     assert noisy.counts["eligible"] == n
     assert noisy.counts["missing"] == round(gone * n)
     assert noisy.counts["spurious"] == round(new * n)
     assert noisy.counts["duplicate"] == min(round(twice * n), n - round(gone * n))
     assert noisy.counts["annotations_after"] == len(noisy.dataset)
     assert noisy.counts["annotations_before"] == n
-    alone = NoiseSettings(labels=given.labels, subset=subset, seed=seed)
+    alone = NoiseSettings(labels=settings.labels, subset=subset, seed=seed)
     inside = round(subset * n)
     assert disturb(many(n), alone).counts["labels_changed"] == round(label_rate * inside)
 

@@ -89,22 +89,22 @@ ERRORS = [(0.03, 0.0), (0.05, 0.0), (0.03, 0.5), (0.05, 0.5), (0.075, 0.5), (0.1
 @pytest.mark.parametrize(("error", "spread"), ERRORS)
 @pytest.mark.parametrize("noise", [0.0, 0.2, 0.4])
 def test_the_noise_is_recovered(noise: float, error: float, spread: float) -> None:
-    found = estimated(*pairs(noise, error, spread=spread))
-    assert found.noise == pytest.approx(noise, abs=0.05)
+    estimate = estimated(*pairs(noise, error, spread=spread))
+    assert estimate.noise == pytest.approx(noise, abs=0.05)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_of_a_tenth_is_recovered_if_the_detector_is_as_precise(seed: int) -> None:
-    found = estimated(*pairs(0.1, 0.05, seed=seed))
-    assert found.noise == pytest.approx(0.1, abs=0.03)
-    assert 0.4 <= raw_box_share(found) < 0.6
+    estimate = estimated(*pairs(0.1, 0.05, seed=seed))
+    assert estimate.noise == pytest.approx(0.1, abs=0.03)
+    assert 0.4 <= raw_box_share(estimate) < 0.6
 
 
 @pytest.mark.parametrize("error", [0.075, 0.1])
 def test_noise_of_a_tenth_under_a_worse_detector_is_not_repaired(error: float) -> None:
-    found = estimated(*pairs(0.1, error))
-    assert found.noise <= 0.15
-    assert raw_box_share(found) > 0.6
+    estimate = estimated(*pairs(0.1, error))
+    assert estimate.noise <= 0.15
+    assert raw_box_share(estimate) > 0.6
 
 
 @pytest.mark.parametrize(("error", "spread"), ERRORS)
@@ -188,10 +188,10 @@ def test_a_pull_above_a_half_is_ignored() -> None:
 def test_the_bounds_hold_the_noise_about_nineteen_times_of_twenty(noise: float) -> None:
     held = 0
     for seed in range(20):
-        found = estimated(*pairs(noise, 0.05, count=1500, spread=0.5, seed=seed))
-        held += found.low <= noise <= found.high
-        assert found.low <= found.noise <= found.high
-        assert found.high - found.low < 0.1  # and they say something
+        estimate = estimated(*pairs(noise, 0.05, count=1500, spread=0.5, seed=seed))
+        held += estimate.low <= noise <= estimate.high
+        assert estimate.low <= estimate.noise <= estimate.high
+        assert estimate.high - estimate.low < 0.1  # and they say something
     assert held >= 18
 
 
@@ -294,7 +294,7 @@ def test_edges_at_the_border_and_near_it_are_counted_by_their_distance() -> None
     counts = count_at_border(boxes, sizes, torch.tensor([[True, True, False]]))
     assert counts[0] == 2  # left of the first, bottom of the second
     inside = {place: int(count) for place, count in enumerate(counts[1:].tolist()) if count}
-    # 10 and 40 of 50 are .2 and .8; 1.9 of 40 is .0475; what is a side away or more is far
+    # 10 and 40 of 50 are 0.2 and 0.8; 1.9 of 40 is 0.0475; what is a side away or more is far
     assert inside == {20: 1, 80: 1, 4: 1}
 
 
@@ -307,7 +307,7 @@ def test_the_share_that_ends_at_the_border_equals_the_hand_computed_one(
 ) -> None:
     counts = torch.zeros(1 + NUM_BINS)
     counts[0] = at_border
-    counts[1 + 39] = within  # the last bin within .4
+    counts[1 + 39] = within  # the last bin within 0.4
     counts[1 + 40] = 70  # and the first beyond
     assert border_share(counts, 0.4) == pytest.approx(share)
     assert border_share(counts, 0.39) == (1.0 if at_border else 0.0)  # none within

@@ -55,9 +55,9 @@ def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) ->
         return fit._replace(model=model, value=fit.value + step["gain"])
 
     monkeypatch.setattr("boxmend.methods.equations.prescreen._refit", refitted)
-    found = prescreen_labels(*clusters(), NUM_LABELS)
+    prescreened = prescreen_labels(*clusters(), NUM_LABELS)
     assert list(script) == []  # all were asked for
-    return found
+    return prescreened
 
 
 def full_matrix(least_right: float) -> Tensor:
@@ -127,8 +127,8 @@ def test_the_bounds_allow_for_another_temperature() -> None:
     rate, tau = fit_rate_and_temperature(chances, labels)
     bounds = rate_interval(chances, labels, rate, tau)
     for steps in (-2, 2):
-        found = rate_interval(chances, labels, rate, tau * 1.05**steps)
-        assert found == pytest.approx(bounds, abs=1e-4)
+        interval = rate_interval(chances, labels, rate, tau * 1.05**steps)
+        assert interval == pytest.approx(bounds, abs=1e-4)
 
 
 @pytest.mark.parametrize(("gain", "is_full"), [(11.4, False), (11.6, True)])
@@ -216,9 +216,9 @@ def test_the_bounds_of_the_box_noise_leave_one_in_forty_on_each_side(
 ) -> None:
     # 0.02 of the chances are below 0.2 and 0.04 up to it; 0.96 up to 0.3 and 0.98 up to 0.4.
     scripted_fit(monkeypatch, {0.1: 0.02, 0.2: 0.02, 0.3: 0.92, 0.4: 0.02, 0.5: 0.02})
-    found = fit_box_noise(counts_of(0.3, 1000))
-    assert found.noise == pytest.approx(0.3)
-    assert (found.low, found.high) == pytest.approx((0.19, 0.41))
+    fitted = fit_box_noise(counts_of(0.3, 1000))
+    assert fitted.noise == pytest.approx(0.3)
+    assert (fitted.low, fitted.high) == pytest.approx((0.19, 0.41))
 
 
 def test_noise_has_to_be_likelier_than_none_by_six_in_the_logarithm(
@@ -232,5 +232,5 @@ def test_the_error_is_the_deviation_of_both_parts(monkeypatch: pytest.MonkeyPatc
     # The narrow share is 0.55, 0.7, 0.85 or 1 alike, in the mean 0.775; the others are 2.5 times
     # as wide: 0.01^2 * (0.775 + 0.225 * 6.25).
     scripted_fit(monkeypatch, {0.2: 1.0})
-    found = fit_box_noise(counts_of(0.2, 1000))
-    assert found.error == pytest.approx(0.01 * math.sqrt(0.775 + 0.225 * 6.25))
+    fitted = fit_box_noise(counts_of(0.2, 1000))
+    assert fitted.error == pytest.approx(0.01 * math.sqrt(0.775 + 0.225 * 6.25))

@@ -62,9 +62,9 @@ def test_padding_boxes_have_no_gradient() -> None:
 
 
 def test_a_typical_box_moves_by_alpha_and_its_other_sides_in_proportion() -> None:
-    # 16 wide, 12 high: slopes in sides 16 * .06328 = 1.0125 and 12 * .21094 = 2.53125. The last of
-    # a queue of one is typical, so y moves by -.06 of 12 and x by -.06 * 1.0125 / 2.53125 = -.024
-    # of 16.
+    # 16 wide, 12 high: slopes in sides 16 * 0.06328 = 1.0125 and 12 * 0.21094 = 2.53125. The last
+    # of a queue of one is typical, so y moves by -0.06 of 12 and x by -0.06 * 1.0125 / 2.53125 =
+    # -0.024 of 16.
     moved = stepped(made(CaBbcSettings(queue_length=1)), ramp_image(RAMP_BOX))
     torch.testing.assert_close(moved, torch.tensor([[[7.616, 3.28, 23.616, 15.28]]]))
 
@@ -88,7 +88,7 @@ def test_no_box_moves_until_half_the_queue_is_filled() -> None:
 
 
 def test_a_step_in_pixels_is_alpha_times_the_slope_cut_off_at_a_tenth_of_the_box() -> None:
-    # 10 * .06328 = .6328 to the left; 10 * .21094 = 2.1 upwards, but .1 * 12 = 1.2 at most
+    # 10 * 0.06328 = 0.6328 to the left; 10 * 0.21094 = 2.1 upwards, but 0.1 * 12 = 1.2 at most
     moved = stepped(made(CaBbcSettings(step_unit="pixels", alpha=10)), ramp_image(RAMP_BOX))
     expected = torch.tensor([[[8 - 0.6328125, 4 - 1.2, 24 - 0.6328125, 16 - 1.2]]])
     torch.testing.assert_close(moved, expected)

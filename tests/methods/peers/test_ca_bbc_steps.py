@@ -126,10 +126,10 @@ def test_a_certain_soft_label_has_the_gradient_of_the_label() -> None:
 def test_the_regression_loss_weighs_every_class_by_the_soft_label(
     kind: str, expected: float
 ) -> None:
-    # Two classes; the one positive wants (0, 0, 0, 1). Class 0 says (.5, 0, 0, 1), class 1 says
-    # (0, 0, 0, 3): sums of |d| .5 and 2; with beta = 1/9 each is 1/18 less: .4444 and 1.9444.
-    # soft (.1, .5, .35): .5 * .5 + .35 * 2 = .95; .5 * .44444 + .35 * 1.94444 = .90278; over 2
-    # sampled RoIs.
+    # Two classes; the one positive wants (0, 0, 0, 1). Class 0 says (0.5, 0, 0, 1), class 1 says
+    # (0, 0, 0, 3): sums of |d| 0.5 and 2; with beta = 1/9 each is 1/18 less: 0.4444 and 1.9444.
+    # soft (0.1, 0.5, 0.35): 0.5 * 0.5 + 0.35 * 2 = 0.95; 0.5 * 0.44444 + 0.35 * 1.94444 = 0.90278;
+    # over 2 sampled RoIs.
     detector = two_heads(num_labels=2)
     detector.numbers = replace(detector.numbers, box_loss=kind)
     deltas = torch.full((1, 3, 3, 4), 7.0)
@@ -147,11 +147,11 @@ def test_the_regression_loss_weighs_every_class_by_the_soft_label(
     yes = torch.ones(1, 2, dtype=torch.bool)
     soft = torch.tensor([[[1.0, 0, 0], [0.1, 0.5, 0.35]]])
     targets = Targets(torch.zeros(1, 2, 4), torch.zeros(1, 2).long(), yes, ~yes, soft)
-    found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
-    assert found.item() == pytest.approx(expected, abs=1e-5)
+    result = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
+    assert result.item() == pytest.approx(expected, abs=1e-5)
     detector.sum_over_processes = lambda number: 2 * number  # another process has as many RoIs
-    found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
-    assert found.item() == pytest.approx(expected / 2, abs=1e-5)
+    result = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
+    assert result.item() == pytest.approx(expected / 2, abs=1e-5)
 
 
 class Behind(SingleProcess):
@@ -191,8 +191,8 @@ def test_half_precision_changes_little_about_the_step() -> None:
     assert half.matched.dtype == torch.float32
     steps = (whole.matched - annotations.boxes)[is_box].abs()
     assert steps.max() > 3  # pixels
-    for found, expected in ((half.matched, whole.matched), (half.boxes, whole.boxes)):
-        off = (found - expected)[is_box].abs()
+    for result, expected in ((half.matched, whole.matched), (half.boxes, whole.boxes)):
+        off = (result - expected)[is_box].abs()
         assert off.max() < 0.75
         assert off.mean() < 0.15
 
@@ -276,8 +276,8 @@ def test_estimates_are_made_once_per_epoch(monkeypatch: pytest.MonkeyPatch) -> N
     method = build("ca-bbc", MethodInputs(15, NUM_LABELS))
     assert isinstance(method, CaBbc)
     assert method.estimator is not None
-    found = equations.BoxNoise(0.3, 0.1)
-    monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", lambda *arguments: found)
+    result = equations.BoxNoise(0.3, 0.1)
+    monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", lambda *arguments: result)
     mended(method, two_heads(), random_batch(1)[0])
     assert method.end_epoch(0, is_warm_up=False).keys() >= {"box_noise", "label_noise"}
     assert method.alpha == pytest.approx(0.045)

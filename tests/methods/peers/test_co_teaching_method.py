@@ -78,10 +78,10 @@ def with_limits(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTea
 def gradients(loss: Tensor) -> dict[str, Tensor]:
     """Return the gradient of each parameter that has one."""
     named = [(key, one) for key, one in two_networks().network.named_parameters()]
-    found = torch.autograd.grad(loss, [one for _, one in named], allow_unused=True)
+    gradients = torch.autograd.grad(loss, [one for _, one in named], allow_unused=True)
     return {
         key: one
-        for (key, _), one in zip(named, found, strict=True)
+        for (key, _), one in zip(named, gradients, strict=True)
         if one is not None and one.abs().sum() > 0
     }
 
@@ -313,8 +313,8 @@ def estimating() -> CoTeaching:
 def with_rates(label: float, box: float) -> CoTeaching:
     """Return a method that has estimated these rates."""
     method = estimating()
-    found = torch.tensor([0.0, 0.5])
-    bounds = {"label_bounds": found, "box_bounds": found}
+    result = torch.tensor([0.0, 0.5])
+    bounds = {"label_bounds": result, "box_bounds": result}
     rates = {"rate": label, "box_noise": box}
     method.load_state_dict({**method.state_dict(), **bounds, **rates})
     return method

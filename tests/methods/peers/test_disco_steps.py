@@ -109,14 +109,14 @@ class Literal:
         return Bag(mean, std, score, best, float(scores[:number].max()), number, corrected)
 
     def bags(self, boxes: Tensor, rois: RoiSample, uniform: Tensor) -> dict[tuple[int, int], Bag]:
-        found = {}
+        collected = {}
         for image, place in self.annotations.is_box.nonzero().tolist():
             mine = rois.boxes[image][rois.is_positive[image] & (rois.matched[image] == place)]
             if len(mine):
                 label = int(self.annotations.labels[image, place])
                 own = uniform[image, place]
-                found[image, place] = self.bag(image, label, boxes[image, place], mine, own)
-        return found
+                collected[image, place] = self.bag(image, label, boxes[image, place], mine, own)
+        return collected
 
     def step(self) -> tuple[dict[tuple[int, int], Bag], RoiSample, Targets]:
         """Both times: the bags of the second, its RoIs and what they were assigned to."""

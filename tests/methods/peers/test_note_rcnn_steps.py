@@ -277,13 +277,13 @@ def test_gradients_reach_all_trained_parameters_and_never_the_twin(
     assert tuple(losses) == LOSSES
     assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
     backward(losses)
-    found = norms(detector.network)
+    result = norms(detector.network)
     trained = {name for name, one in detector.network.named_parameters() if one.requires_grad}
-    assert found.keys() == trained
+    assert result.keys() == trained
     assert not any(name.startswith("twin.") for name in trained)
-    still = {name for name, norm in found.items() if norm == 0}
+    still = {name for name, norm in result.items() if norm == 0}
     assert not still
-    assert all(math.isfinite(norm) for norm in found.values())
+    assert all(math.isfinite(norm) for norm in result.values())
 
 
 @STAGES

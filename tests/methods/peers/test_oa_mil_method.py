@@ -58,7 +58,7 @@ FIRST = [
     (EVEN, STILL),
     (EVEN, STILL),
 ]
-# Scores of the labels at the moved boxes: .6, .8 and .5.
+# Scores of the labels at the moved boxes: 0.6, 0.8 and 0.5.
 SECOND = [
     ([0.1, 0.3, 0.6], [1.0, 0, 0, 0]),
     ([0.1, 0.1, 0.8], [-1.0, 0, 0, 0]),
@@ -83,7 +83,7 @@ def made(**changes: Any) -> OaMil:
 def test_the_best_box_of_a_bag_moves_the_target_of_regression() -> None:
     detector = scripted(SECOND)
     outcome, losses = made().losses(work_on(detector, one_image(BOXES, LABELS), MIDDLE))
-    # Annotation 0: the second RoI is best, phi = .8^2 = .64, so x goes from 10 to 10 + .64 * 6.
+    # Annotation 0: the second RoI is best, phi = 0.8^2 = 0.64, so x goes from 10 to 10 + 0.64 * 6.
     # Annotation 1: its only box is the given one. Annotation 2: no bag.
     expected = torch.tensor([[[13.84, 10, 33.84, 30], BOXES[1], BOXES[2]]])
     torch.testing.assert_close(outcome.boxes, expected)
@@ -94,7 +94,7 @@ def test_the_best_box_of_a_bag_moves_the_target_of_regression() -> None:
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 3]
     # Wanted deltas: 3.84 / 2 = 1.92 where the delta is 1, 1.84 / 2 = 0.92 where it is 2; of 4 RoIs.
     assert losses["roi_boxes"].item() == pytest.approx((0.92 + 1.08) / 4)
-    # 1 - S: .2 for class 1, .5 for class 0; their mean .35, times lambda
+    # 1 - S: 0.2 for class 1, 0.5 for class 0; their mean 0.35, times lambda
     assert losses["roi_bags"].item() == pytest.approx(0.035)
     assert losses["roi_classes"].item() == pytest.approx(math.log(3))
     assert [one.shape[1] for one in detector.asked] == [4, 3]  # background is not asked again
@@ -125,8 +125,8 @@ def test_before_selection_only_the_scores_of_bags_are_trained() -> None:
     assert losses["roi_bags"].item() == pytest.approx(0.035)
 
 
-# Extension. Scores .7 and .1 (class 1) and .9 (class 0): 1 - S = (.3 + .1) / 2 = .2; then .4, .9
-# and .3: (.1 + .7) / 2 = .4. Without: .35 as above.
+# Extension. Scores 0.7 and 0.1 (class 1) and 0.9 (class 0): 1 - S = (0.3 + 0.1) / 2 = 0.2; then
+# 0.4, 0.9 and 0.3: (0.1 + 0.7) / 2 = 0.4. Without: 0.35 as above.
 THIRD = [([0.2, 0.1, 0.7], [3.0, 0, 0, 0]), ([0.8, 0.1, 0.1], STILL), ([0.1, 0.9, 0.0], STILL)]
 FOURTH = [([0.5, 0.1, 0.4], STILL), ([0.1, 0.0, 0.9], STILL), ([0.6, 0.3, 0.1], STILL)]
 
@@ -147,7 +147,7 @@ def test_extended_bags_count_beside_the_first(changes: dict[str, Any], loss: flo
     outcome, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     assert losses["roi_bags"].item() == pytest.approx(loss)
     assert not detector.answers
-    # the first round alone chooses, although a later one has a box of score .9
+    # the first round alone chooses, although a later one has a box of score 0.9
     assert outcome.boxes[0, 0, 0].item() == pytest.approx(13.84)
     assert outcome.confidence[0, 0].item() == pytest.approx(0.8)
 
@@ -237,8 +237,8 @@ def literal_bag_loss(
         alone = seen.features._replace(
             maps={name: one[image : image + 1] for name, one in seen.features.maps.items()}
         )
-        found = detector.roi_outputs(alone, own).logits.softmax(-1)[0, :, label + 1]
-        best, score = own[0, found.argmax()], float(found.max())
+        result = detector.roi_outputs(alone, own).logits.softmax(-1)[0, :, label + 1]
+        best, score = own[0, result.argmax()], float(result.max())
         scores.setdefault(label, []).append(score)
         phi = min(score**0.5, 0.85)
         boxes[image, place] = phi * best + (1 - phi) * annotations.boxes[image, place]

@@ -93,14 +93,14 @@ def test_a_refiner_equals_the_method_in_the_training_loop(name: str, detector: s
                 lambda boxes: made.score(features, boxes, torch.tensor(SIZES)),
                 TrainingProgress(step // 2, step, 4, left),
             )
-        found = refined.outcome
+        result = refined.outcome
         for part in ("verdict", "labels", "num_candidates", "is_kept"):
-            assert torch.equal(getattr(found, part), getattr(expected, part)), part
+            assert torch.equal(getattr(result, part), getattr(expected, part)), part
         for part in ("loss", "threshold", "confidence", "matched", "boxes"):
             torch.testing.assert_close(
-                getattr(found, part), getattr(expected, part), atol=1e-3, rtol=1e-4, equal_nan=True
+                getattr(result, part), getattr(expected, part), atol=1e-3, rtol=1e-4, equal_nan=True
             )
-        for ours, theirs in ((found.rpn, expected.rpn), (found.roi, expected.roi)):
+        for ours, theirs in ((result.rpn, expected.rpn), (result.roi, expected.roi)):
             torch.testing.assert_close(ours.soft, theirs.soft, atol=1e-4, rtol=1e-4)
             assert torch.equal(ours.is_real, theirs.is_real)
         if step % 2:
@@ -268,7 +268,7 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
     refined = refiner(blank(), MAPS, no_proposals(), targets())
     labels, matched = samples(refined)
     logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    found = refiner.class_targets(refined, logits, labels, matched)
+    actual = refiner.class_targets(refined, logits, labels, matched)
     method = build_from(
         resolve_settings(TrainSettings(label_noise=0.4)), NUM_ANNOTATIONS, NUM_LABELS, "cpu"
     )
@@ -286,8 +286,8 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
     warm_up = TrainingProgress.at(0, 0, 1, warm_up=1.0)
     expected = method.class_targets(padded_logits, rois, refined.outcome.roi, warm_up)
     assert expected is not None
-    torch.testing.assert_close(found, torch.cat([expected[0], expected[1, :2]]))
-    assert 0 < found[0, 1] < found[0, 2] < 1  # soft, though the labels are hard
+    torch.testing.assert_close(actual, torch.cat([expected[0], expected[1, :2]]))
+    assert 0 < actual[0, 1] < actual[0, 2] < 1  # soft, though the labels are hard
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -64,9 +64,9 @@ def test_long_names_are_cut_and_still_told_apart() -> None:
 def test_names_for_tools_are_distinct_trimmed_and_not_empty(
     names: list[str], longest: int | None
 ) -> None:
-    found = make_distinct(names, longest=longest)
-    assert len(set(found)) == len(found) == len(names)
-    for name in found:
+    result = make_distinct(names, longest=longest)
+    assert len(set(result)) == len(result) == len(names)
+    for name in result:
         assert name == name.strip() != ""
         assert longest is None or len(name) <= longest
         name.encode()  # no half characters

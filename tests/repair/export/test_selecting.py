@@ -29,8 +29,8 @@ def test_suspicion_is_the_doubt_or_the_distance_whichever_is_larger(opened: Open
 def test_the_larger_of_the_two_counts_where_both_speak(tmp_path: Path) -> None:
     # IoU of (20, 10, 80, 50) with (20, 10, 50, 50) is one half.
     visits = [seen(0, loss=log(4), box=(20, 10, 50, 50)), seen(1, loss=log(1.25))]
-    found = suspicions(open_run_with_history(drawn_run(tmp_path, visits=visits)))
-    np.testing.assert_allclose(found[:2], [0.75, 0.2], atol=1e-6)
+    suspicion = suspicions(open_run_with_history(drawn_run(tmp_path, visits=visits)))
+    np.testing.assert_allclose(suspicion[:2], [0.75, 0.2], atol=1e-6)
 
 
 def test_changes_are_relabelled_moved_and_unsure_in_the_order_of_the_dataset(
@@ -122,15 +122,15 @@ def test_selection_is_ordered_complete_and_the_same_each_time(
     )
     opened = replace(any_run)
     vars(opened)["settlement"] = settlement
-    found = suspicions(opened)
-    known = np.flatnonzero(~np.isnan(found)).tolist()
+    suspicion = suspicions(opened)
+    known = np.flatnonzero(~np.isnan(suspicion)).tolist()
     assert all(opened.settlement.is_visited[row] and row != 2 for row in known)
     if not known:
         with pytest.raises(DataError):
             select_most_doubtful(opened, number)
         return
     rows = select_most_doubtful(opened, number).tolist()
-    assert rows == sorted(known, key=lambda row: (-found[row], row))[:number]
+    assert rows == sorted(known, key=lambda row: (-suspicion[row], row))[:number]
     assert rows == select_most_doubtful(opened, number).tolist()
     assert len(rows) == min(number, len(known))
     assert select_most_doubtful(opened, number + 1).tolist()[: len(rows)] == rows

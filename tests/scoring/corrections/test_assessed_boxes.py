@@ -40,7 +40,7 @@ def test_each_stage_is_compared_with_the_truth() -> None:
 def test_figures_are_means_over_annotations() -> None:
     visits = [seen(0, box=tall(10)), seen(1, box=tall(6)), seen(2, box=tall(8)), seen(3)]
     scores = scored([tall(4)] * 4, visits, [TRUE] * 4)
-    # IoUs 1, .6, .8, .4
+    # IoUs 1, 0.6, 0.8, 0.4
     assert scores.final.mean_iou == pytest.approx(2.8 / 4)
     assert scores.final.above_half == 3 / 4
     assert scores.final.above_corloc == scores.final.corloc == 2 / 4

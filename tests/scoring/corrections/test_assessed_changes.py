@@ -68,8 +68,8 @@ def test_moves_of_boxes_are_better_alike_or_harm() -> None:
     noisy = [(VAN, tall(before)) for before, _ in heights]
     scores = changed(noisy, visits, [(VAN, TRUE)] * 7)
     boxes = scores.boxes
-    # .5 to .8 and .5 to .6 are better; .8 to .805 is alike, and so is .75 to .745;
-    # .8 to .6 is worse.
+    # 0.5 to 0.8 and 0.5 to 0.6 are better; 0.8 to 0.805 is alike, and so is 0.75 to 0.745;
+    # 0.8 to 0.6 is worse.
     assert (boxes.moved, boxes.better, boxes.alike, boxes.worse) == (5, 2, 2, 1)
     assert boxes.bad_before == 3  # rows 0, 1, 4
     assert boxes.bad_after == 3  # rows 1, 3, 4

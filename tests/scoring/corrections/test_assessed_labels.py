@@ -55,7 +55,7 @@ def test_label_noise_after_leaves_out_discarded_labels() -> None:
 
 
 def test_the_loss_finds_wrong_labels() -> None:
-    # Wrong 3, 2, 1, .5 against right .1, 1, .25, .3: 4 + 4 + (3 + a tie) + 3 of 16 pairs.
+    # Wrong 3, 2, 1, 0.5 against right 0.1, 1, 0.25, 0.3: 4 + 4 + (3 + a tie) + 3 of 16 pairs.
     scores = scored(TRULY, EIGHT)
     assert scores.loss_auroc == 14.5 / 16
     assert scores.settled_loss_auroc == 14.5 / 16  # one epoch: the same losses

@@ -27,8 +27,8 @@ from tests.training.evaluation.scored_files import (
 
 
 def test_two_images_and_three_detections_worked_out_by_hand(tmp_path: Path) -> None:
-    found = as_json(tmp_path / "found.json", DETECTIONS)
-    evaluation = boxmend.evaluate(predictions=found, data=two_images(tmp_path)).to_json()
+    path = as_json(tmp_path / "found.json", DETECTIONS)
+    evaluation = boxmend.evaluate(predictions=path, data=two_images(tmp_path)).to_json()
     assert list(evaluation) == [*KEYS, "images", "detections", "annotations", "by_label"]
     assert {key: evaluation[key] for key in KEYS} == pytest.approx(EXPECTED, abs=1e-12)
     assert (evaluation["images"], evaluation["detections"], evaluation["annotations"]) == (2, 3, 2)
@@ -50,11 +50,11 @@ def test_two_images_and_three_detections_worked_out_by_hand(tmp_path: Path) -> N
 
 def test_names_instead_of_numbers_make_no_difference(tmp_path: Path) -> None:
     names = {9: "nine.jpg", 4: "four"}
-    found = [
+    listed = [
         detection | {"image_id": names[detection["image_id"]], "category_id": "cat"}
         for detection in DETECTIONS
     ]
-    path = as_json(tmp_path / "found.json", {"predictions": found})
+    path = as_json(tmp_path / "found.json", {"predictions": listed})
     evaluation = evaluate(predictions=path, data=[two_images(tmp_path)])
     assert evaluation.figures == pytest.approx(EXPECTED, abs=1e-12)
 
@@ -70,8 +70,8 @@ def test_an_id_of_two_joined_files_is_refused_unless_a_name_goes_with_it(tmp_pat
     assert joined.images.ids[0] == 9  # the id is kept for the first of the two
 
     def rows(**values: Any) -> list[int]:
-        found = as_json(tmp_path / "found.json", [DETECTIONS[0] | values])
-        return list(read_coco_results(found, joined).image_rows)
+        path = as_json(tmp_path / "found.json", [DETECTIONS[0] | values])
+        return list(read_coco_results(path, joined).image_rows)
 
     for identity in (9, "9"):
         with pytest.raises(
@@ -111,18 +111,18 @@ def test_boxes_by_corners_or_in_fractions_give_a_note(tmp_path: Path) -> None:
 # Also by area: half of these files give none, and then it is width times height.
 @pytest.mark.parametrize("seed", range(12))
 def test_the_figures_are_those_of_pycocotools_on_the_same_files(tmp_path: Path, seed: int) -> None:
-    truth, found = random_files(tmp_path, seed)
-    expected = by_pycocotools(truth, found)
-    evaluation = evaluate(predictions=found, data=truth)
+    truth, result = random_files(tmp_path, seed)
+    expected = by_pycocotools(truth, result)
+    evaluation = evaluate(predictions=result, data=truth)
     assert {key: evaluation.figures[key] for key in COCO_KEYS} == pytest.approx(expected, abs=1e-9)
     assert 0.05 < (evaluation.figures["AP"] or 0) < 0.95
     document = json.loads(truth.read_text())
     for annotation in document["annotations"]:
         annotation["area"] = annotation["bbox"][2] * annotation["bbox"][3]
-    expected = by_pycocotools(as_json(truth, document), found)
+    expected = by_pycocotools(as_json(truth, document), result)
     for one in document["annotations"]:
         del one["area"]
-    evaluation = evaluate(predictions=found, data=as_json(truth, document))
+    evaluation = evaluate(predictions=result, data=as_json(truth, document))
     assert {key: evaluation.figures[key] for key in COCO_KEYS} == pytest.approx(expected, abs=1e-9)
 
 
@@ -142,11 +142,11 @@ def test_formats_other_than_coco_are_scored_alike(tmp_path: Path) -> None:
             clean.image_rows.tolist(), clean.labels.tolist(), moved.tolist(), strict=True
         )
     ]
-    found = as_json(tmp_path / "found.json", entries)
-    figures = [evaluate(predictions=found, data=tmp_path / "coco").figures]
+    path = as_json(tmp_path / "found.json", entries)
+    figures = [evaluate(predictions=path, data=tmp_path / "coco").figures]
     for name in ("voc", "yolo"):
         clean.save(tmp_path / name, format=name, allow_lossy=True)
-        figures.append(evaluate(predictions=found, data=tmp_path / name).figures)
+        figures.append(evaluate(predictions=path, data=tmp_path / name).figures)
     assert 0.2 < (figures[0]["AP"] or 0) < 0.9
     assert figures[1] == pytest.approx(figures[0], abs=0.02)  # VOC has whole pixels
     assert figures[2] == pytest.approx(figures[0], abs=1e-6)
@@ -174,9 +174,9 @@ def test_difficult_and_crowd_boxes_are_not_asked_for(tmp_path: Path, flag: str) 
 
 
 def test_nothing_to_be_found_gives_null_and_no_detection_gives_zero(tmp_path: Path) -> None:
-    found = as_json(tmp_path / "found.json", DETECTIONS)
+    path = as_json(tmp_path / "found.json", DETECTIONS)
     empty = two_images(tmp_path / "empty", annotations=[])
-    evaluation = evaluate(predictions=found, data=empty).to_json()
+    evaluation = evaluate(predictions=path, data=empty).to_json()
     assert {evaluation[key] for key in KEYS} == {None}
     nothing = as_json(tmp_path / "nothing.json", [])
     evaluation = evaluate(predictions=nothing, data=two_images(tmp_path)).to_json()
@@ -212,8 +212,8 @@ def test_images_of_several_datasets_are_distinguished_by_name(tmp_path: Path) ->
 def test_scores_of_a_changed_dataset_are_those_of_its_columns(tmp_path: Path) -> None:
     dataset = boxmend.load(two_images(tmp_path))
     dataset.boxes[1] = [0, 0, 100, 82]  # as the third detection has it; 8,200 pixels: medium
-    found = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS), dataset)
-    evaluation = score(found, dataset)
+    predictions = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS), dataset)
+    evaluation = score(predictions, dataset)
     assert evaluation.figures["AP"] == pytest.approx(AT_50)
     assert evaluation.figures["AP_medium"] == pytest.approx(1.0)
     assert evaluation.figures["AP_large"] is None
@@ -222,14 +222,14 @@ def test_scores_of_a_changed_dataset_are_those_of_its_columns(tmp_path: Path) ->
 def test_annotations_of_no_known_image_or_class_are_not_asked_for(tmp_path: Path) -> None:
     dataset = boxmend.load(two_images(tmp_path))
     dataset.image_rows[1] = -1
-    found = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS[:1]), dataset)
-    evaluation = score(found, dataset)
+    predictions = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS[:1]), dataset)
+    evaluation = score(predictions, dataset)
     assert evaluation.figures["AP"] == pytest.approx(1.0)
     assert (
         evaluation.num_annotations == evaluation.by_label["cat"]["annotations"] == 2
     )  # they are there
     dataset.labels[0] = -1
-    assert score(found, dataset).figures["AP"] is None
+    assert score(predictions, dataset).figures["AP"] is None
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def test_wrong_use_is_refused(
 
 
 def test_scoring_a_file_imports_no_torch_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    found = as_json(tmp_path / "found.json", DETECTIONS)
-    tokens = ["evaluate", "--predictions", str(found), "--data", str(two_images(tmp_path))]
+    path = as_json(tmp_path / "found.json", DETECTIONS)
+    tokens = ["evaluate", "--predictions", str(path), "--data", str(two_images(tmp_path))]
     before = sorted(tmp_path.iterdir())
     code = f"import sys; from boxmend.cli import run; run({tokens}); print('torch' in sys.modules)"
     done = subprocess.run(

@@ -117,9 +117,9 @@ def test_unreadable_images_are_reported_and_have_no_detections(place: Path) -> N
     assert len(evaluation.notes) == 1
     assert evaluation.notes[0].startswith("1 images cannot be read")
     assert "gone.png" in evaluation.notes[0]
-    found = detections_of_run(place / "run", dataset).detections
-    assert 2 not in found.image_rows
-    assert set(found.image_rows.tolist()) <= {0, 1, 3}
+    detections = detections_of_run(place / "run", dataset).detections
+    assert 2 not in detections.image_rows
+    assert set(detections.image_rows.tolist()) <= {0, 1, 3}
 
 
 def test_a_model_file_alone_is_scored_and_nothing_written(place: Path) -> None:

@@ -263,6 +263,6 @@ def test_images_on_the_host_come_batch_by_batch_as_those_on_the_device() -> None
     plan = [np.array([3, 1]), np.array([8, 8]), np.array([0])]
     for store in (FromHost(images, CPU), FromDevice(images)):
         assert [batch.problems for batch in store.batches(plan)] == [(), (), ()]
-        found = [batch.images for batch in store.batches(plan)]
-        assert all(map(torch.equal, found, [images[[3, 1]], images[[8, 8]], images[[0]]]))
+        listed = [batch.images for batch in store.batches(plan)]
+        assert all(map(torch.equal, listed, [images[[3, 1]], images[[8, 8]], images[[0]]]))
         assert list(store.batches([])) == []

@@ -29,11 +29,11 @@ FITS = [
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), FITS)
+@pytest.mark.parametrize(("size", "expected"), FITS)
 def test_sizes_are_fitted_as_computed_by_hand(
-    given: tuple[int, int, int | None, int], expected: tuple[int, int]
+    size: tuple[int, int, int | None, int], expected: tuple[int, int]
 ) -> None:
-    assert fit(*given) == expected
+    assert fit(*size) == expected
 
 
 SIDES = st.integers(1, 5000)

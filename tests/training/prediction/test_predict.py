@@ -61,9 +61,9 @@ def test_boxes_are_in_pixels_of_the_image_whatever_its_size(finished: Path, tmp_
     path = drawn(tmp_path / "large.png", 4 * SIDE, 4 * 50)
     results = list(predict(finished, [path]).results())
     expected = seen(resize(pixels(4 * SIDE, 4 * 50), SIDE, 50))
-    found = expected.boxes[0, expected.is_detection[0]]
-    assert len(results) == len(found) > 3
-    np.testing.assert_allclose(boxes_of(results), 4 * found, atol=5e-3)
+    result = expected.boxes[0, expected.is_detection[0]]
+    assert len(results) == len(result) > 3
+    np.testing.assert_allclose(boxes_of(results), 4 * result, atol=5e-3)
     assert (boxes_of(results)[:, 2:] <= [4 * SIDE + 0.001, 200.001]).all()
 
 
@@ -137,10 +137,13 @@ def test_what_cannot_be_read_is_named_and_left_out(finished: Path, tmp_path: Pat
     (tmp_path / "in" / "a.jpg").write_text("no image")
     whole = drawn(tmp_path / "whole.png", 90, 90, seed=4).read_bytes()
     (tmp_path / "in" / "b.png").write_bytes(whole[: len(whole) // 2])
-    found = predict(finished, [tmp_path / "in"])
-    assert found.num_images == 1
-    assert [Path(message.split(": ")[0]).name for message in found.skipped] == ["a.jpg", "b.png"]
-    results = list(found.results())
+    predictions = predict(finished, [tmp_path / "in"])
+    assert predictions.num_images == 1
+    assert [Path(message.split(": ")[0]).name for message in predictions.skipped] == [
+        "a.jpg",
+        "b.png",
+    ]
+    results = list(predictions.results())
     assert {(result["image_id"], result["file_name"]) for result in results} == {(3, "c.png")}
     assert len(results) == len(predict(finished, [good]))
 
@@ -167,25 +170,25 @@ def test_progress_counts_the_images(finished: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_there_is_never_overwritten(finished: Path, tmp_path: Path) -> None:
-    found = predict(finished, [drawn(tmp_path / "a.png")])
+    predictions = predict(finished, [drawn(tmp_path / "a.png")])
     mine = tmp_path / "mine.json"
     mine.write_text("precious")
     (tmp_path / ".mine.json.boxmend-partial").write_text("of a command that was killed")
     with pytest.raises(OutputError, match=r"mine.json: exists already and is not overwr"):
-        found.save(mine)
+        predictions.save(mine)
     assert not list(tmp_path.glob(".*"))
     assert mine.read_text() == "precious"
     with pytest.raises(OutputError, match="exists already"):
-        found.save(tmp_path)
+        predictions.save(tmp_path)
     with pytest.raises(OutputError, match="its folder does not exist"):
-        found.save(tmp_path / "nowhere" / "out.json")
+        predictions.save(tmp_path / "nowhere" / "out.json")
     link = tmp_path / "link.json"
     link.symlink_to(tmp_path / "elsewhere.json")  # where nothing is yet
     with pytest.raises(OutputError, match=r"link\.json: exists already"):
-        found.save(link)
+        predictions.save(link)
     link.unlink()
-    found.save(tmp_path / "new.json")
-    assert json.loads((tmp_path / "new.json").read_bytes()) == list(found.results())
+    predictions.save(tmp_path / "new.json")
+    assert json.loads((tmp_path / "new.json").read_bytes()) == list(predictions.results())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "mine.json", "new.json"]
 
 
@@ -199,11 +202,11 @@ def test_the_results_are_read_by_pycocotools(finished: Path, tmp_path: Path) -> 
     document = {"images": images, "annotations": [annotation], "categories": categories}
     data.write_text(json.dumps(document))
     drawn(tmp_path / "a.png")
-    found = predict(finished, [data])
-    found.save(tmp_path / "found.json")
+    predictions = predict(finished, [data])
+    predictions.save(tmp_path / "found.json")
     loaded = COCO(str(data)).loadRes(str(tmp_path / "found.json"))
     assert set(loaded.getImgIds()) == {42}
-    assert len(loaded.anns) == len(found) > 3
+    assert len(loaded.anns) == len(predictions) > 3
 
 
 def test_the_name_is_public() -> None:

@@ -24,8 +24,8 @@ def run(tmp_path: Path) -> Path:
 
 
 def lines(run: Path) -> list[dict[str, object]]:
-    found = [json.loads(line) for line in (run / VERDICTS_FILE).read_text().splitlines()]
-    return [{name: one[name] for name in one if name != "digest"} for one in found]
+    document = [json.loads(line) for line in (run / VERDICTS_FILE).read_text().splitlines()]
+    return [{name: one[name] for name in one if name != "digest"} for one in document]
 
 
 def test_a_verdict_is_in_the_file_before_the_answer(run: Path) -> None:
@@ -163,7 +163,8 @@ def test_verdicts_of_a_removed_file_are_forgotten(run: Path) -> None:
 def test_figures_by_hand(run: Path) -> None:
     session = open_session(run)
     before = session.figures()
-    # Means of .98 .97 .96 .70: .9025 is less than .95, so three are taken, (.98+.97+.96)/3.
+    # Means of 0.98 0.97 0.96 0.70: 0.9025 is less than 0.95, so three are taken:
+    # (0.98 + 0.97 + 0.96) / 3.
     assert (before["number"], before["decided"], before["taken"], before["left"]) == (8, 0, 3, 5)
     assert before["expected"] == pytest.approx(0.97)
     assert before["measured"] == {"all": [0, 0, 0.0, 1.0]}
@@ -173,7 +174,7 @@ def test_figures_by_hand(run: Path) -> None:
     result = [after[name] for name in ("decided", "accepted", "changed", "rejected")]
     assert result == [4, 2, 1, 1]
     assert after["measured"]["all"][:2] == [1, 2]
-    # Wilson: z^2 = 3.84, half width z sqrt(.25/2 + 3.84/16) / (1 + 3.84/2) = 1.184 / 2.92 = .405
+    # Wilson: z^2 = 3.84, half width z sqrt(0.25/2 + 3.84/16) / (1 + 3.84/2) = 1.184 / 2.92 = 0.405
     assert after["measured"]["all"][2:] == pytest.approx([0.0945, 0.9055], abs=1e-3)
 
 
@@ -189,8 +190,8 @@ def test_thresholds_follow_the_verdicts(tmp_path: Path) -> None:
 
 def test_the_most_doubtful_repair_most(run: Path) -> None:
     session = open_session(run)
-    # Not taken: .7 .6 .55 .4 .3 (a repair as often as right); taken: .02 .03 and, a box of
-    # half the worth, .04 / 2 (a mistake as often as wrong).
+    # Not taken: 0.7 0.6 0.55 0.4 0.3 (a repair as often as right); taken: 0.02 0.03 and, a box of
+    # half the worth, 0.04 / 2 (a mistake as often as wrong).
     assert session.doubtful() == [3, 4, 5, 6, 7, 1, 0, 2]
     session.decide([Answer(3, "skip"), Answer(4, "accept")])
     assert 4 not in session.doubtful()
@@ -237,10 +238,10 @@ def test_random_checks_are_likely_fixes_and_every_fourth_of_a_queue() -> None:
 def test_errors_that_remain_and_verdicts_that_are_worth_it_by_hand(run: Path) -> None:
     session = open_session(run)
     figures = session.figures()
-    # Not taken: P(wrong) .8 .7 .6 .5 .4; taken with .98 .97 .96.
+    # Not taken: P(wrong) 0.8 0.7 0.6 0.5 0.4; taken with 0.98 0.97 0.96.
     assert figures["remaining"] == pytest.approx({"left": 3.0, "made": 0.09})
     assert (figures["likely"], figures["left"]) == (4, 5)
-    assert figures["worthwhile"] == 5  # .7 .6 .55 .4 .3
+    assert figures["worthwhile"] == 5  # 0.7 0.6 0.55 0.4 0.3
     session.decide([Answer(row, "reject", mode="pattern") for row in range(3, 7)])
     figures = session.figures()
     assert figures["worthwhile"] == 1
