@@ -55,7 +55,7 @@ def scene(noise: Noise, *, images: int = 400, seed: int = 0, error: float = 0.03
 def _detected(
     image_rows: Rows, labels: Rows, boxes: Floats, error: float, random: np.random.Generator
 ) -> Detected:
-    """Nearly every object, mostly under its name, and some that are none."""
+    """Detect nearly every object, mostly with its label, and some false positives."""
     n = len(labels)
     is_seen = random.random(n) < 0.995
     is_clear = random.random(n) < 0.97

@@ -1,4 +1,4 @@
-"""What detections say of annotations, computed by hand."""
+"""The evidence of detections about annotations, computed by hand."""
 
 import numpy as np
 import pytest

@@ -68,7 +68,7 @@ def drawn(is_pattern: bool, p_real: float = 1.0) -> tuple[LabelOpinion, Mask]:
     return judged(labels, seen, 6, np.where(is_wrong, p_real, 1.0)), is_wrong
 
 
-def test_wrong_labels_of_all_kinds_are_told_from_right_ones() -> None:
+def test_wrong_labels_of_all_kinds_are_separated_from_right_ones() -> None:
     result, is_wrong = drawn(is_pattern=False)
     assert result.rate.value == pytest.approx(0.05, abs=0.002)
     assert result.p_wrong[is_wrong].mean() > 0.85

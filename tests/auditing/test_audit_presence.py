@@ -74,7 +74,7 @@ def test_halves_of_objects_are_more_suspicious_than_whole_ones() -> None:
     assert p[:1200].mean() < 0.02
 
 
-def test_the_share_of_overlooked_objects_is_told_by_the_cut_of_the_list() -> None:
+def test_the_share_of_overlooked_objects_follows_from_the_cut_of_the_list() -> None:
     confidences = np.full(200, 0.9)
     confidences[100:120] = 0.08  # the lowest score is 0.05: within its double
     confidences[180:190] = 0.1  # not within it

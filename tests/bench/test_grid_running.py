@@ -261,7 +261,7 @@ def test_time_left_uses_the_epochs_of_a_running_cell(toys: Path, tmp_path: Path)
     (folder / RUN_FOLDER / "metrics.jsonl").write_text(text)
     updates = list[GridProgress]()
     run_grid(plan, Pretending(1), show=updates.append)
-    # It is taken up after three of four passes, which took 30 s in an earlier try: 10 s are left.
+    # It continues after three of four epochs, which took 30 s in an earlier try: 10 s are left.
     assert updates[0].running[0].epochs_done == 3
     assert updates[0].seconds_left == pytest.approx(10, abs=1.5)
 

@@ -56,7 +56,7 @@ def test_work_before_all_stages_is_known_likewise() -> None:
 
 
 def event(name: str, kind: str, number: int, start: float, end: float) -> Any:
-    """What a profile tells of a call on the host (CPU), or of work on the device (CUDA)."""
+    """An event of a profile: a call on the host (CPU), or work on the device (CUDA)."""
     return SimpleNamespace(
         name=name,
         device_type=SimpleNamespace(name=kind),

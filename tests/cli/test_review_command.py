@@ -166,7 +166,7 @@ def test_the_page_is_opened_unless_no_open_is_given(
     said = capsys.readouterr()
     assert said.out.splitlines() == seen
     assert "0 of 8 fixes are decided" in said.err
-    assert VERDICTS_FILE not in said.err  # nothing was said that apply would go by
+    assert VERDICTS_FILE not in said.err  # there is no verdict that `apply` would use
 
 
 def test_json_has_the_address_first_and_what_is_decided_last(

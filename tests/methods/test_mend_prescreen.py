@@ -114,20 +114,22 @@ def test_a_known_rate_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sure", "surest", "is_heard"),
+    ("sure", "surest", "is_adopted"),
     [
         (0.9, 0.99, True),
         (0.5, 0.6, False),  # the rate could be anything
         (0.34, 0.999, False),  # the rate is known, but not which labels are wrong
     ],
 )
-def test_an_uninformative_prescreen_is_ignored(sure: float, surest: float, is_heard: bool) -> None:
+def test_an_uninformative_prescreen_is_ignored(
+    sure: float, surest: float, is_adopted: bool
+) -> None:
     method = looked(sure=sure, surest=surest)
-    assert (method.estimator.prior is not None) == is_heard
+    assert (method.estimator.prior is not None) == is_adopted
     outcome = method.refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
     )
-    assert (outcome.roi.soft is not None) == is_heard
+    assert (outcome.roi.soft is not None) == is_adopted
 
 
 def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(

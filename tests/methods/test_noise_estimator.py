@@ -95,7 +95,7 @@ def test_a_higher_estimate_replaces_the_old_one_with_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "chance", "rate", "is_heard"),
+    ("width", "chance", "rate", "is_adopted"),
     [
         # q = 0.7 p / (0.7 p + 0.15 (1 - p)); at most 0.6 * 0.3 = 0.18 may stay wrong
         (0.099, 0.50, 0.3, True),  # 0.35 / 0.425: 0.1765 wrong
@@ -106,7 +106,7 @@ def test_a_higher_estimate_replaces_the_old_one_with_its_bounds() -> None:
     ],
 )
 def test_a_prescreen_counts_if_it_is_certain_enough(
-    monkeypatch: pytest.MonkeyPatch, width: float, chance: float, rate: float, is_heard: bool
+    monkeypatch: pytest.MonkeyPatch, width: float, chance: float, rate: float, is_adopted: bool
 ) -> None:
     monkeypatch.setattr(
         "boxmend.methods.estimation.rate_bounds", lambda *_: (rate - 0.005, rate - 0.005 + width)
@@ -116,7 +116,7 @@ def test_a_prescreen_counts_if_it_is_certain_enough(
     look = PrescreenResult(p, NoiseModel(rate, 1.0, symmetric_transition(rate, 3), False), 0.01)
     watch = make_estimator(None, 30, 3)
     figures = watch.prescreen(torch.arange(30), labels, look)
-    assert bool(figures) == (watch.prior is not None) == is_heard
+    assert bool(figures) == (watch.prior is not None) == is_adopted
 
 
 @pytest.mark.parametrize(("share", "is_lost"), [(0.16, True), (0.17, False)])

@@ -327,14 +327,14 @@ def test_an_unfinished_audit_says_so(tmp_path: Path) -> None:
         (Verdict("b", "accept", box=(120, 10, 130, 20)), "box of fix b lies outside its image"),
     ],
 )
-def test_verdicts_that_do_not_fit_the_dataset_are_told(
+def test_verdicts_that_do_not_fit_the_dataset_are_reported(
     tmp_path: Path, verdict: Verdict, words: str
 ) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL, [verdict])
     ensure_refused(run, words)
 
 
-def test_damaged_verdicts_are_told(tmp_path: Path) -> None:
+def test_damaged_verdicts_are_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL, [Verdict("l", "accept")])
     with (run / "verdicts.jsonl").open("a") as file:
         file.write("yes\n")

@@ -31,7 +31,7 @@ VISITS = [
 
 
 def applied(tmp_path: Path, format: str, **choices: Any) -> tuple[Path, Path, dict[str, Any]]:
-    """The folders of a dataset and of what became of it, and the summary."""
+    """Return the folders of a dataset and of the mended one, and the summary."""
     address = drawn(tmp_path, format)
     run = finished_run(tmp_path / "run", address, VISITS)
     result = boxmend.apply(run, tmp_path / "out", ApplySettings(**choices))

@@ -74,10 +74,9 @@ def truth_of(  # noqa: PLR0913  # a truth has as many columns
     same_as: dict[int, int] | None = None,
     are_all_known: bool = True,
 ) -> KnownTruth:
-    """The truth row by row; UNKNOWN as a label is an annotation of nothing.
+    """Return the truth row by row; the label UNKNOWN marks a spurious annotation.
 
-    `lacking` are true boxes of the first image that nobody annotated, vans unless labels are
-    given. `same_as` gives a row the object of an earlier one.
+    `lacking` are unannotated true boxes of the first image, vans unless labels are given. `same_as` gives a row the object of an earlier one.
     """
     true_labels = np.array(labels, np.int64)
     true_boxes = np.array(boxes, np.float64).reshape(-1, 4)

@@ -1,4 +1,4 @@
-"""Fixes held against a truth worked out by hand."""
+"""Fixes compared with a truth worked out by hand."""
 
 from dataclasses import replace
 

@@ -65,7 +65,7 @@ def test_three_detections_worked_out_by_hand() -> None:
     assert scores.ap50.tolist() == pytest.approx([at_50])
 
 
-# The area of a box of 20 x 20 is said to be 5,000 pixels, so it is a medium one.
+# The file gives an area of 5,000 pixels for a box of 20 x 20, so it is a medium one.
 def test_the_area_in_the_truth_sets_the_size() -> None:
     detections, truth = columns([(0, 0, 0.9, SMALL)], [(0, 0, SMALL, "")])
     scores = score_by_coco(detections, replace(truth, areas=np.array([5_000.0])), num_labels=1)

@@ -331,7 +331,7 @@ def test_an_empty_dataset_has_an_empty_truth(tmp_path: Path) -> None:
 
 
 def test_a_clean_dataset_has_all_objects_with_their_labels() -> None:
-    # Its classes stand in another order, and its first annotation is a crowd, which is no object.
+    # Its classes are in another order, and its first annotation is a crowd, which does not count.
     clean = annotated([B, A, B, C], [0, 1, 0, 2], ids=[4, 1, 2, 3], names=("bus", "van", "truck"))
     clean.is_crowd[0] = True
     # Annotation 2 is missing, 9 is of nothing.

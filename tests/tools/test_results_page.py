@@ -76,7 +76,9 @@ def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Pa
     assert "None yet" in text
 
 
-def test_a_line_that_was_replaced_or_failed_is_told(tool: dict[str, Any], tmp_path: Path) -> None:
+def test_a_line_that_was_replaced_or_failed_is_reported(
+    tool: dict[str, Any], tmp_path: Path
+) -> None:
     failed = msgspec.structs.replace(cell("br", 0.1, FORTY, 0), error="no", scores={})
     later = msgspec.structs.replace(cell("br", 0.45, FORTY, 0), code="0123456789ab")
     lines = cell("br", 0.4, FORTY, 0), later, failed
@@ -102,7 +104,7 @@ def test_lines_on_other_data_are_in_no_table(tool: dict[str, Any], tmp_path: Pat
     assert "| voc320:1 | `label40-box40-mend-0` | voc320 | VOC:train to VOC:val | 60.0 |" in text
 
 
-def test_differences_between_lines_are_told(tool: dict[str, Any], tmp_path: Path) -> None:
+def test_differences_between_lines_are_reported(tool: dict[str, Any], tmp_path: Path) -> None:
     other = msgspec.structs.replace(cell("br", 0.4, FORTY, 0), hardware="a <b>toaster</b>")
     text = tool["page"](world(tmp_path, cell("mend", 0.5, FORTY, 0), other))
     assert "- The lines differ in hardware: " in text

@@ -63,7 +63,7 @@ def test_a_single_detection_is_enough_to_see(
     assert detects_nothing(training.detector, batch, torch.float32) == (number == 0)
 
 
-def test_images_without_objects_make_nobody_blind(tmp_path: Path) -> None:
+def test_images_without_objects_give_no_warning(tmp_path: Path) -> None:
     training = made(tmp_path, [])
     (batch,) = training.loader.in_order(4)
     blinded(training)

@@ -1,4 +1,4 @@
-"""Probabilities after verdicts: curves by hand, weights by hand, and what nobody judged."""
+"""Probabilities after verdicts: curves and weights by hand, and unjudged fixes."""
 
 from math import exp, log
 
@@ -75,7 +75,7 @@ def test_a_rejection_lowers_the_others_of_its_kind(dataset: Dataset) -> None:
     assert adjusted[2] == 0.5
 
 
-def test_an_accept_raises_the_others_by_the_share_that_nobody_judged(dataset: Dataset) -> None:
+def test_an_accept_raises_the_others_by_the_unjudged_share(dataset: Dataset) -> None:
     made = [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5), Fix("c", BOX, 2, 0.5)]
     adjusted = adjust_probabilities(table_of(dataset, made), said("a accept"))
     assert adjusted[0] == 1.0
@@ -193,7 +193,7 @@ def reviewed(dataset: Dataset, name: str, order: str, slip_share: float) -> dict
 
 @pytest.mark.parametrize("slip_share", [0.0, 0.05])
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_nobody_judged_is_as_precise_as_stated(
+def test_unjudged_fixes_are_as_precise_as_stated(
     dataset: Dataset, order: str, slip_share: float
 ) -> None:
     rest = reviewed(dataset, "calibrated", order, slip_share)[ALL_LIKELY]

@@ -1,4 +1,4 @@
-"""People's verdicts: a file that is only ever appended to, and what stands in the end."""
+"""People's verdicts: a file that only grows, and the verdicts that count in the end."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ def test_a_run_without_the_file_has_no_verdicts(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_line_says_only_what_is_told(tmp_path: Path) -> None:
+def test_a_line_has_only_the_given_keys(tmp_path: Path) -> None:
     append_verdicts(tmp_path, [Verdict("a", "reject"), LABELLED])
     first, second = (tmp_path / VERDICTS_FILE).read_bytes().splitlines()
     body = b'{"fix": "a", "verdict": "reject", "mode": "queue"'
@@ -179,7 +179,7 @@ def test_a_line_that_is_no_verdict_is_named(tmp_path: Path, line: bytes) -> None
         read_verdicts(tmp_path)
 
 
-def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_or_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / VERDICTS_FILE).mkdir()
     with pytest.raises(DataError, match="cannot be read"):
         read_verdicts(tmp_path)
@@ -188,7 +188,7 @@ def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full disk")
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     os.symlink("/dev/full", tmp_path / VERDICTS_FILE)
     with pytest.raises(OutputError, match="could not be written"):
         append_verdicts(tmp_path, [LABELLED])

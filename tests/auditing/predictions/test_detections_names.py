@@ -34,7 +34,7 @@ def row(folder: Path, names: dict[str, int | str], **entry: Any) -> int:
         ("x.y", 3),
     ],
 )
-def test_an_image_is_told_by_id_name_or_stem(
+def test_an_image_is_identified_by_id_name_or_stem(
     tmp_path: Path, identity: int | str, expected: int
 ) -> None:
     assert row(tmp_path, dict(PLACES), image_id=identity) == expected
@@ -98,7 +98,7 @@ def test_a_number_may_be_a_file_name_where_ids_are_no_numbers(tmp_path: Path) ->
         ({"category_id": 999, "category_name": "dog"}, 1),
     ],
 )
-def test_a_class_is_told_by_number_or_name(
+def test_a_class_is_identified_by_number_or_name(
     tmp_path: Path, entry: dict[str, Any], expected: int
 ) -> None:
     values = {key: value for key, value in (GOOD | entry).items() if value is not ...}

@@ -21,13 +21,13 @@ def test_chance_is_the_overlap_with_the_annotations_of_another_image() -> None:
     boxes = np.array([[0.0, 0, 10, 10], [0, 0, 10, 5], [50, 50, 60, 60]])
     known = KnownAnnotations(np.arange(3), np.array([0, 4, 4]), boxes, np.zeros(3, np.int64))
     result = np.array([[0.0, 0, 10, 10], [0, 0, 10, 2.5], [20, 20, 30, 30]])
-    # The first is held against image 4, half of it; the others against image 0: a quarter, nothing.
+    # The first is compared with image 4 (half), the others with image 0 (a quarter, nothing).
     chance = box_formats.chance_iou(np.array([0, 4, 4]), result, known)
     assert chance == pytest.approx((0.5 + 0.25 + 0) / 3)
     assert box_formats.chance_iou(np.array([4, 4]), result[:2], known) == 0
 
 
-def test_a_fit_by_chance_is_refused_if_poor_and_told_if_good(tmp_path: Path) -> None:
+def test_a_fit_by_chance_is_refused_if_poor_and_reported_if_good(tmp_path: Path) -> None:
     path = read_results(as_json(tmp_path / "found.json", results()))
     with pytest.raises(
         DataError, match=r"other images .*0\.19 and 0\.20\); check that they belong"
@@ -70,7 +70,7 @@ def seen_as(tmp_path: Path, ids: Mapping[int, int]) -> list[str]:
     return read_predictions([as_json(tmp_path / "found.json", entries)], dataset).notes
 
 
-def test_exchanged_classes_are_told(tmp_path: Path) -> None:
+def test_exchanged_classes_are_reported(tmp_path: Path) -> None:
     (note,) = seen_as(tmp_path, {3: 9, 9: 3})  # the ids of cat and dog
     warning = (
         "classes look exchanged, since the detector sees cat as dog (100%), dog as cat (100%)."
@@ -82,9 +82,9 @@ def test_a_class_that_the_detector_does_not_know_is_not_exchanged(tmp_path: Path
     assert seen_as(tmp_path, {3: 9}) == []
 
 
-@pytest.mark.parametrize(("limit", "is_told"), [(0.05, False), (0.1, True), (0.25, True)])
-def test_a_list_without_faint_detections_is_told(
-    tmp_path: Path, limit: float, is_told: bool
+@pytest.mark.parametrize(("limit", "is_reported"), [(0.05, False), (0.1, True), (0.25, True)])
+def test_a_list_without_low_scores_is_reported(
+    tmp_path: Path, limit: float, is_reported: bool
 ) -> None:
     dataset = coco(tmp_path, 100)
     entries = results(num_images=100)
@@ -93,7 +93,7 @@ def test_a_list_without_faint_detections_is_told(
     predictions = read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
     assert predictions.cut == limit
     assert [note[:46] for note in predictions.notes] == (
-        [f"WARNING: no detection has a score below {limit:.2g}, so the"[:46]] if is_told else []
+        [f"WARNING: no detection has a score below {limit:.2g}, so the"[:46]] if is_reported else []
     )
 
 

@@ -218,7 +218,7 @@ def test_of_very_many_rows_some_are_fitted_and_all_are_predicted() -> None:
     count = 2 * PRESCREEN.max_train_annotations
     features, truth, labels = drawn(count, spread=0.7)
     odd = torch.arange(count) % 2 == 1
-    moved = torch.where(odd, (labels + 1) % NUM_LABELS, labels)  # every other row is passed over
+    moved = torch.where(odd, (labels + 1) % NUM_LABELS, labels)  # every other row is skipped
     belief = Belief(known_rate=0.0, decays=(0.1,))
     halves = torch.arange(count) // 2 % 2
     look = prescreen_labels(features, moved, halves, NUM_LABELS, belief)

@@ -115,7 +115,7 @@ def test_where_heads_leave_no_slope_at_all_no_box_moves() -> None:
     [
         (CaBbcSettings(), 0.2, 0.03),
         (CaBbcSettings(), 0.4, 0.06),
-        (CaBbcSettings(), None, 0.06),  # unknown, and nobody to estimate it: like 40 %
+        (CaBbcSettings(), None, 0.06),  # unknown and without an estimator: as for 40 %
         (CaBbcSettings(step_unit="pixels"), 0.0, 0),
         (CaBbcSettings(step_unit="pixels"), 0.2, 100),
         (CaBbcSettings(step_unit="pixels"), 0.4, 200),

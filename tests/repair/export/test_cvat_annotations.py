@@ -82,7 +82,7 @@ def test_images_are_numbered_as_cvat_numbers_frames(tmp_path: Path) -> None:
     }
 
 
-def test_the_version_and_the_labels_are_told(tmp_path: Path) -> None:
+def test_the_version_and_the_labels_are_reported(tmp_path: Path) -> None:
     root = root_in(tmp_path)
     assert root.findtext("version") == "1.1"
     assert root.findtext("meta/task/size") == "2"

@@ -49,13 +49,13 @@ def test_any_text_survives_an_xml_parser_once_it_is_fit(text: str) -> None:
     assert (element.text or "") == fit
 
 
-def test_names_that_become_equal_are_told_apart() -> None:
+def test_names_that_become_equal_stay_distinct() -> None:
     assert make_distinct(["a ", "a", " a"]) == ["a", "a (2)", "a (3)"]
     assert make_distinct(["", " ", "unnamed"]) == ["unnamed", "unnamed (2)", "unnamed (3)"]
     assert make_distinct(["$x", "\uff04x"], swaps={"$": "\uff04"}) == ["\uff04x", "\uff04x (2)"]
 
 
-def test_long_names_are_cut_and_still_told_apart() -> None:
+def test_long_names_are_cut_and_stay_distinct() -> None:
     assert make_distinct(["x" * 9, "x" * 10], longest=8) == ["x" * 8, "xxxx (2)"]
 
 

@@ -80,7 +80,7 @@ def test_what_people_judged_is_not_exported_again(tmp_path: Path) -> None:
         export(run, tmp_path / "none", "coco", most=99)
 
 
-def test_doubts_that_are_worth_nobodys_time_are_told(tmp_path: Path) -> None:
+def test_doubts_not_worth_reviewing_are_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     judged = ["label 10", "box 10", "box 11", "missing a", "label 13", "spurious 14"]
     append_verdicts(run, [Verdict(one, "reject", mode="pattern") for one in judged])

@@ -267,7 +267,7 @@ def test_people_are_known_by_what_there_is(tmp_path: Path, who: Any, name: str |
     assert {verdict.who for verdict in read_verdicts(run)} == {name}
 
 
-def test_tasks_that_nobody_finished_give_no_verdict(tmp_path: Path) -> None:
+def test_unfinished_tasks_give_no_verdict(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "label-studio")
     tasks = json.loads(submitted(out, tmp_path / "back.json").read_text())
     tasks[0]["annotations"] = []

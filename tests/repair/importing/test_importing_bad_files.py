@@ -49,7 +49,7 @@ def refused(
         (b'[{"data": {"file_name": "\xff"}}]', "is not a JSON export"),
     ],
 )
-def test_a_file_that_is_no_export_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_a_file_that_is_no_export_is_reported(tmp_path: Path, content: bytes, words: str) -> None:
     run = audit_run(tmp_path)
     (tmp_path / "back").write_bytes(content)
     refused(run, tmp_path / "back", words)
@@ -78,7 +78,7 @@ def test_a_file_that_is_no_export_is_told(tmp_path: Path, content: bytes, words:
         ),
     ],
 )
-def test_xml_that_is_no_export_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_xml_that_is_no_export_is_reported(tmp_path: Path, content: bytes, words: str) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     (tmp_path / "back.xml").write_bytes(content)
     refused(run, tmp_path / "back.xml", words, out)
@@ -138,7 +138,7 @@ def test_turned_boxes_say_nothing(tmp_path: Path) -> None:
     assert (imported.verdicts, imported.num_unreadable) == ((), 6)
 
 
-def test_a_zip_file_is_read_or_told(tmp_path: Path) -> None:
+def test_a_zip_file_is_read_or_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
         archive.writestr("images/a.png", b"")
@@ -151,7 +151,7 @@ def test_a_zip_file_is_read_or_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_zip_file_whose_content_is_spoilt_is_told(tmp_path: Path, method: int) -> None:
+def test_a_zip_file_whose_content_is_spoilt_is_reported(tmp_path: Path, method: int) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     path = tmp_path / "spoilt.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
@@ -162,7 +162,7 @@ def test_a_zip_file_whose_content_is_spoilt_is_told(tmp_path: Path, method: int)
     refused(run, path, "cannot be read as a zip file", out)
 
 
-def test_files_of_another_dataset_are_told(tmp_path: Path) -> None:
+def test_files_of_another_dataset_are_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "one")
     drawn = Drawn()
     drawn.boxes[0] = [21, 10, 60, 40]
@@ -173,13 +173,13 @@ def test_files_of_another_dataset_are_told(tmp_path: Path) -> None:
     refused(run, out / "annotations.xml", words)
 
 
-def test_an_export_to_another_tool_is_told(tmp_path: Path) -> None:
+def test_an_export_to_another_tool_is_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     other = export(run, tmp_path / "studio", "label-studio").out
     refused(run, out / "annotations.xml", "an export to label-studio, but .* is from cvat", other)
 
 
-def test_a_manifest_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_manifest_is_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     back = tmp_path / "back.xml"
     back.write_bytes((out / "annotations.xml").read_bytes())
@@ -202,26 +202,26 @@ def test_a_manifest_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
         refused(run, back, words, tmp_path / "m.json")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     refused(run, tmp_path / "nowhere.json", "no such file", kind=UsageError)
     refused(run, tmp_path, "is a folder", kind=UsageError)
 
 
-def test_a_run_without_an_audit_is_told(tmp_path: Path) -> None:
+def test_a_run_without_an_audit_is_reported(tmp_path: Path) -> None:
     run = drawn_run(tmp_path)
     (tmp_path / "back.json").write_text("[]")
     refused(run, tmp_path / "back.json", "`boxmend audit", kind=UsageError)
 
 
-def test_a_huge_file_is_told_before_it_is_read(tmp_path: Path) -> None:
+def test_a_huge_file_is_reported_before_it_is_read(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate((1 << 30) + 1)  # takes no room
     refused(run, tmp_path / "huge.json", "more than the limit of 1,073,741,824")
 
 
-def test_whatever_is_torn_from_an_export_is_told(tmp_path: Path) -> None:
+def test_whatever_is_torn_from_an_export_is_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "label-studio")
     whole = submitted(out, tmp_path / "back.json").read_bytes()
     for end in range(1, len(whole), 997):

@@ -53,7 +53,7 @@ def test_corloc_profits_from_neighbours_and_the_own_truth_does_not() -> None:
     assert fit == BoxFit(corloc=1, mean_iou=0, above_half=0, above_corloc=0)
 
 
-def test_corloc_looks_at_the_own_image_alone_and_at_boxes_that_nobody_annotated() -> None:
+def test_corloc_uses_the_own_image_alone_and_unannotated_boxes_too() -> None:
     dataset = annotated([FAR, FAR, FAR], [VAN] * 3, images=[0, 1, 2])
     truth = truth_of(dataset, [VAN] * 3, [TRUE, TRUE, FAR], lacking=[FAR])  # in the first image
     fit = assess(opened(dataset, [seen(0), seen(1), seen(2)]), truth).boxes.noisy

@@ -352,7 +352,7 @@ def test_the_recall_of_a_ranking_is_that_at_the_requested_precision(
     assert (other.average_precision, other.flagged, other.precision) == (1, 2, 1 / 2)
 
 
-def test_an_object_that_nobody_proposes_lowers_the_average_precision() -> None:
+def test_an_object_without_a_proposal_lowers_the_average_precision() -> None:
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [VAN], [BOX], lacking=[FAR, (80, 0, 90, 10)])

@@ -102,7 +102,7 @@ def test_boxes_by_corners_or_in_fractions_give_a_note(tmp_path: Path) -> None:
     (note,) = evaluate(predictions=as_json(tmp_path / "c.json", fractions), data=data).notes
     assert "all boxes are within the first pixel" in note
     unknown = [{"id": 9, "file_name": "nine.jpg"}, {"id": 4, "file_name": "four.jpg"}]
-    data = two_images(tmp_path, images=unknown)  # how large they are, nobody knows
+    data = two_images(tmp_path, images=unknown)  # images of unknown size
     for name in ("a.json", "c.json"):
         assert evaluate(predictions=tmp_path / name, data=data).notes == []
     assert evaluate(predictions=as_json(tmp_path / "d.json", []), data=data).notes == []

@@ -98,7 +98,7 @@ def test_relabelled_and_sure_ones_come_first_each_image_once_and_new_labels_by_t
         seen(0, 2, RELABELLED, 1, confidence=0.9),
         seen(0, 4, RELABELLED, 2, confidence=0.7),
         seen(0, 6, KEPT, confidence=0.99, box=FAR),  # moved only
-        seen(0, 8, DISCARDED, confidence=0.9, box=FAR),  # nobody knows what it is
+        seen(0, 8, DISCARDED, confidence=0.9, box=FAR),  # of unknown class
         seen(0, 9, KEPT, confidence=0.99, box=(10, 10, 30, 48)),  # hardly moved
     ]
     # A score is the confidence, times 1 for a label or 0.5 for a box of half the overlap, times

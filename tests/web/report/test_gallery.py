@@ -93,7 +93,7 @@ def test_every_mark_has_its_case() -> None:
         (DISCARDED, 0, 0),
         (KEPT, 0, 0),
         (UNJUDGED, 0, 1),
-        (KEPT, 0, -1),  # an annotation of nothing
+        (KEPT, 0, -1),  # a spurious annotation
         (RELABELLED, 1, -1),
     ]
     n = len(verdicts)

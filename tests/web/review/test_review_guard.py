@@ -1,4 +1,4 @@
-"""Who gets an answer: the page with the token on this machine, and nobody else."""
+"""Only the page with the token on this machine gets an answer."""
 
 import asyncio
 import json

@@ -184,7 +184,7 @@ def test_thresholds_follow_the_verdicts(tmp_path: Path) -> None:
     session = open_session(plain_run(tmp_path, made))
     assert session.figures()["taken"] == 7
     session.decide([Answer(row, "reject") for row in range(4)])
-    # Four rejections speak against the other two of their kind.
+    # Four rejections lower the other two of their kind.
     assert session.figures()["taken"] == 1  # the box
 
 
