@@ -76,7 +76,8 @@ def truth_of(  # noqa: PLR0913  # a truth has as many columns
 ) -> KnownTruth:
     """Return the truth row by row; the label UNKNOWN marks a spurious annotation.
 
-    `lacking` are unannotated true boxes of the first image, vans unless labels are given. `same_as` gives a row the object of an earlier one.
+    `lacking` are unannotated true boxes of the first image, vans unless labels are given. `same_as`
+    gives a row the object of an earlier one.
     """
     true_labels = np.array(labels, np.int64)
     true_boxes = np.array(boxes, np.float64).reshape(-1, 4)
