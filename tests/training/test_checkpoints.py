@@ -20,7 +20,7 @@ def state_of(network: nn.Module) -> dict[str, Any]:
     weights = network.state_dict()
     state: dict[str, Any] = {"step": 7, "epochs_done": 1, "best": None, "network": weights}
     state |= {"average": weights, "optimizer": {}, "method": {}, "ledger": {"num_rows": 3}}
-    return state | {"format": checkpoint.FORMAT}
+    return state | {"format": checkpoint.FORMAT_VERSION}
 
 
 def test_a_checkpoint_exists_only_between_saving_and_removing(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_checkpoint_of_format_1_is_read_with_the_present_names(tmp_path: Path)
 
 def test_a_checkpoint_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
     network = nn.Linear(2, 3)
-    checkpoint.save(tmp_path, state_of(network) | {"format": checkpoint.FORMAT + 1})
+    checkpoint.save(tmp_path, state_of(network) | {"format": checkpoint.FORMAT_VERSION + 1})
     with pytest.raises(DataError, match="its format is 3, and this version of boxmend reads 2"):
         checkpoint.load(tmp_path, CPU, network, ())
 
