@@ -48,11 +48,11 @@ def scene(noise: Noise, *, images: int = 400, seed: int = 0, error: float = 0.03
     low = corner + 20 + random.random((n, 2)) * (160 - sides)
     boxes = np.concatenate([low, low + sides], axis=1)
     labels = random.integers(len(LABELS), size=n)
-    detected = _detected(image_rows, labels, boxes, error, random)
-    return _annotated(image_rows, labels, boxes, detected, noise, random)
+    detected = _draw_detections(image_rows, labels, boxes, error, random)
+    return _draw_annotations(image_rows, labels, boxes, detected, noise, random)
 
 
-def _detected(
+def _draw_detections(
     image_rows: Rows, labels: Rows, boxes: Floats, error: float, random: np.random.Generator
 ) -> Detected:
     """Detect nearly every object, mostly with its label, and some false positives."""
@@ -78,7 +78,7 @@ def _detected(
     )
 
 
-def _annotated(
+def _draw_annotations(
     image_rows: Rows,
     labels: Rows,
     boxes: Floats,

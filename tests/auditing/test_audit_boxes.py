@@ -10,7 +10,9 @@ from boxmend.auditing import boxes as model
 from boxmend.data.boxes import compute_iou
 
 
-def drawn(noise: float, error: float, number: int = 4000, seed: int = 0) -> dict[str, np.ndarray]:
+def draw_boxes(
+    noise: float, error: float, number: int = 4000, seed: int = 0
+) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     low = 200 + random.random((number, 2)) * 300
     true = np.concatenate([low, low + random.uniform(50, 150, (number, 2))], axis=1)
@@ -33,7 +35,7 @@ def box_model(**others: Any) -> model.BoxModel:
     return model.BoxModel(**{**usual, "narrows": ones, "strays": 0 * ones, **others})
 
 
-def judged(one: dict[str, np.ndarray]) -> tuple[model.BoxModel, model.BoxOpinion]:
+def judge_drawn(one: dict[str, np.ndarray]) -> tuple[model.BoxModel, model.BoxOpinion]:
     result, straight = model.fit_box_model(
         one["annotated"], one["detected"], one["sizes"], one["confidences"], 0.0
     )
@@ -101,13 +103,13 @@ def test_habits_are_taken_out() -> None:
 
 @pytest.mark.parametrize("noise", [0.1, 0.2, 0.4])
 def test_the_noise_of_drawn_boxes_is_found_again(noise: float) -> None:
-    actual, _ = judged(drawn(noise, 0.04))
+    actual, _ = judge_drawn(draw_boxes(noise, 0.04))
     assert actual.low <= noise <= actual.high
     assert actual.noise == pytest.approx(noise, abs=0.02)
 
 
 def test_exact_annotations_have_no_noise_and_no_bad_boxes() -> None:
-    actual, opinion = judged(drawn(0.0, 0.08))
+    actual, opinion = judge_drawn(draw_boxes(0.0, 0.08))
     assert actual.noise < 0.01
     assert opinion.p_bad.max() < 0.5
     assert opinion.p_bad.mean() < 0.01
@@ -115,8 +117,8 @@ def test_exact_annotations_have_no_noise_and_no_bad_boxes() -> None:
 
 @pytest.mark.parametrize(("noise", "error"), [(0.2, 0.04), (0.4, 0.05)])
 def test_probabilities_and_gains_of_drawn_boxes_are_right(noise: float, error: float) -> None:
-    one = drawn(noise, error)
-    _, opinion = judged(one)
+    one = draw_boxes(noise, error)
+    _, opinion = judge_drawn(one)
     before = compute_iou(one["annotated"], one["true"])
     after = compute_iou(opinion.boxes, one["true"])
     is_bad, is_mended = before < 0.7, (after > before) & (after >= 0.7)
@@ -140,8 +142,8 @@ def test_probabilities_and_gains_of_drawn_boxes_are_right(noise: float, error: f
 def test_a_fix_of_a_box_has_to_be_better_and_good(
     noise: float, error: float, tolerance: float
 ) -> None:
-    one = drawn(noise, error)
-    _, opinion = judged(one)
+    one = draw_boxes(noise, error)
+    _, opinion = judge_drawn(one)
     before, after = (compute_iou(boxes, one["true"]) for boxes in (one["annotated"], opinion.boxes))
     is_mended = (after > before) & (after >= 0.7)
     assert opinion.p_fix.mean() == pytest.approx(is_mended.mean(), abs=tolerance)
@@ -181,7 +183,7 @@ def test_no_box_is_seen_beyond_its_image() -> None:
 def test_errors_of_the_detector_are_widened_until_the_share_of_bad_boxes_is_right() -> None:
     rest = ("annotated", "detected", "confidences", "sizes")
     sure = box_model(noise=0.1, scales=np.full(5, 0.01))
-    good, poor = (drawn(0.1, error, number=2000) for error in (0.01, 0.2))
+    good, poor = (draw_boxes(0.1, error, number=2000) for error in (0.01, 0.2))
     assert model.temper_model(sure, *(good[name] for name in rest)).scales.tolist() == [0.01] * 5
     assert model.temper_model(sure, *(poor[name] for name in rest)).scales.tolist() == [0.02] * 5
     exact = box_model(noise=0.0)  # nothing is spoilt, so nothing is to be right
@@ -189,31 +191,31 @@ def test_errors_of_the_detector_are_widened_until_the_share_of_bad_boxes_is_righ
 
 
 def test_the_noise_of_few_boxes_has_wide_bounds() -> None:
-    few, _ = judged(drawn(0.2, 0.04, number=150))
+    few, _ = judge_drawn(draw_boxes(0.2, 0.04, number=150))
     assert few.low < 0.01  # no noise at all cannot be excluded yet
     assert few.high > 0.2
-    more, _ = judged(drawn(0.2, 0.04, number=400))
+    more, _ = judge_drawn(draw_boxes(0.2, 0.04, number=400))
     assert 0.1 < more.low < 0.19
     assert 0.2 < more.high < 0.25
 
 
 def test_of_few_boxes_nothing_is_concluded() -> None:
-    actual, opinion = judged(drawn(0.4, 0.05, number=20))
+    actual, opinion = judge_drawn(draw_boxes(0.4, 0.05, number=20))
     assert actual.noise == 0.0
     assert actual.high == pytest.approx(0.6)
     assert len(opinion.p_bad) == 20
 
 
 def test_no_box_is_no_trouble() -> None:
-    actual, opinion = judged(drawn(0.2, 0.05, number=0))
+    actual, opinion = judge_drawn(draw_boxes(0.2, 0.05, number=0))
     assert actual.noise == 0.0
     assert opinion.boxes.shape == (0, 4)
 
 
 def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = drawn(0.2, 0.05, number=500)
-    _, whole = judged(one)
+    one = draw_boxes(0.2, 0.05, number=500)
+    _, whole = judge_drawn(one)
     monkeypatch.setattr(model, "BOXES", replace(model.BOXES, boxes_per_chunk=64))
-    _, parts = judged(one)
+    _, parts = judge_drawn(one)
     assert parts.p_bad.tolist() == whole.p_bad.tolist()
     assert parts.boxes.tolist() == whole.boxes.tolist()

@@ -23,7 +23,7 @@ NOISY = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.1, duplicates=0.05
 
 
 @cache
-def seen() -> tuple[AuditInputs, Evidence]:
+def make_inputs() -> tuple[AuditInputs, Evidence]:
     one = scene(NOISY, images=150)
     objects = Objects(one.dataset.image_rows, one.dataset.labels, one.dataset.boxes, len(LABELS))
     none = np.zeros(0, np.int64)
@@ -34,7 +34,9 @@ def seen() -> tuple[AuditInputs, Evidence]:
     )
 
 
-def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[AuditOpinion, dict[str, tuple[Any, ...]]]:
+def opinion_and_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[AuditOpinion, dict[str, tuple[Any, ...]]]:
     """An opinion, and what the parts were called with."""
     calls: dict[str, tuple[Any, ...]] = {}
 
@@ -50,11 +52,11 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[AuditOpinion, dict[str, tup
     for name in ("judge_labels", "find_repeats", "find_missing"):
         recorded(judging, name)
     recorded(box_model, "fit_box_model")
-    return judge_annotations(*seen(), np.random.default_rng(0)), calls
+    return judge_annotations(*make_inputs(), np.random.default_rng(0)), calls
 
 
 def test_every_part_is_given_what_the_others_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    opinion, calls = judged(monkeypatch)
+    opinion, calls = opinion_and_arguments(monkeypatch)
     p_real = 1 - opinion.presence.p_spurious
     assert p_real.min() < 0.5
     assert calls["judge_labels"][2].tolist() == p_real.tolist()
@@ -69,7 +71,7 @@ def test_every_part_is_given_what_the_others_found(monkeypatch: pytest.MonkeyPat
 def test_an_annotation_is_there_if_it_is_neither_spurious_nor_a_duplicate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    opinion, _ = judged(monkeypatch)
+    opinion, _ = opinion_and_arguments(monkeypatch)
     p_duplicate = np.zeros(len(opinion.p_there))
     p_duplicate[opinion.repeats.rows] = opinion.repeats.p_duplicate
     assert p_duplicate.max() > 0.5
@@ -77,7 +79,7 @@ def test_an_annotation_is_there_if_it_is_neither_spurious_nor_a_duplicate(
 
 
 def test_boxes_that_were_not_seen_are_as_probably_bad_as_others_and_stay() -> None:
-    one, evidence = seen()
+    one, evidence = make_inputs()
     is_unseen = np.isnan(evidence.boxes).any(axis=1)
     assert is_unseen.any()
     without = AuditInputs(one.objects, one.ignored, one.sizes, None)  # no gross boxes
@@ -92,7 +94,7 @@ def test_boxes_that_were_not_seen_are_as_probably_bad_as_others_and_stay() -> No
 def test_the_pull_of_a_training_run_is_the_one_that_it_knows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one, evidence = seen()
+    one, evidence = make_inputs()
     pulls = []
     original = box_model.fit_box_model
 

@@ -30,7 +30,9 @@ def objects(boxes: Floats, images: NDArray[np.int64] | None = None, labels: int 
     return Objects(rows, np.full(len(boxes), labels), boxes, 2)
 
 
-def detected(images: list[int], scores: list[float], boxes: list[tuple[float, ...]]) -> Detected:
+def make_detected(
+    images: list[int], scores: list[float], boxes: list[tuple[float, ...]]
+) -> Detected:
     return Detected(
         np.array(images), np.zeros(len(images), np.int64), np.array(scores), np.array(boxes)
     )
@@ -82,7 +84,7 @@ def test_the_share_of_overlooked_objects_follows_from_the_cut_of_the_list() -> N
     evidence = Evidence(
         2, np.zeros(0, np.int64), np.zeros(0), *(np.zeros(200),) * 2, squares(200), confidences
     )
-    seen = detected([0, 0], [0.05, 0.9], [NOWHERE, NOWHERE])
+    seen = make_detected([0, 0], [0.05, 0.9], [NOWHERE, NOWHERE])
     assert presence.estimate_overlooked_share(evidence, seen) == pytest.approx(0.1)
     sure = replace(evidence, confidences=np.full(200, 0.9))
     assert presence.estimate_overlooked_share(sure, seen) == PRESENCE.min_overlooked_share
@@ -96,7 +98,7 @@ def test_what_a_detector_overlooks_is_not_spurious() -> None:
 
 
 def test_images_of_unknown_size_are_not_used() -> None:
-    seen = detected([0], [0.9], [SQUARE])
+    seen = make_detected([0], [0.9], [SQUARE])
     annotated = objects(squares(10), np.zeros(10, np.int64))
     evidence = Evidence(
         2, np.zeros(0, np.int64), np.zeros(0), *(np.zeros(10),) * 2, squares(10), np.zeros(10)
@@ -155,12 +157,12 @@ def missing(
 def free(scores: Floats) -> Detected:
     """Detections where nothing is annotated, one in each of the first images."""
     number = len(scores)
-    return detected(list(range(number)), scores.tolist(), [ELSEWHERE] * number)
+    return make_detected(list(range(number)), scores.tolist(), [ELSEWHERE] * number)
 
 
 def test_what_no_annotation_explains_is_a_candidate() -> None:
     inside, twin = (10.0, 10.0, 50.0, 50.0), (200.0, 200.0, 300.0, 280.0)
-    extra = detected(
+    extra = make_detected(
         [0, 1, 2, 3, 3], [0.9, 0.9, 0.3, 0.8, 0.9], [ELSEWHERE, inside, ELSEWHERE, twin, ELSEWHERE]
     )
     # the first is one; the second is a part of an annotated object (an IoU of 0.16, but wholly
@@ -207,7 +209,7 @@ def test_the_rate_of_missing_objects_is_that_of_all_objects() -> None:
     # 20 are as confident as those of known objects. One in 200 annotations is background, so 19 of
     # 219 objects are missing.
     extra = free(np.full(20, 0.95))
-    faint = detected(list(range(20, 40)), [0.3] * 20, [ELSEWHERE] * 20)
+    faint = make_detected(list(range(20, 40)), [0.3] * 20, [ELSEWHERE] * 20)
     is_real = np.arange(200) >= 100
     seen = Detected(
         np.concatenate([np.arange(200), extra.image_rows, faint.image_rows]),
@@ -226,21 +228,21 @@ def test_the_rate_of_missing_objects_is_that_of_all_objects() -> None:
 # Duplicates.
 
 
-def doubled(number: int, of: int) -> Objects:
+def duplicate_boxes(number: int, of: int) -> Objects:
     """One annotation in each of `of` images, and a second one in the first `number`."""
     return objects(squares(of + number), np.concatenate([np.arange(of), np.arange(number)]))
 
 
 def test_of_two_annotations_of_one_object_the_one_with_less_support_goes() -> None:
     support = np.array([0.2, 0.9, 0.5, 0.9, 0.2, 0.5])
-    repeats = find_repeats(doubled(3, of=3), support, 0.0, np.random.default_rng(0))
+    repeats = find_repeats(duplicate_boxes(3, of=3), support, 0.0, np.random.default_rng(0))
     # supports 0.2 and 0.9, 0.9 and 0.2, 0.5 and 0.5: of equals the first stays
     assert repeats.rows.tolist() == [0, 4, 5]
     assert repeats.kept.tolist() == [3, 1, 2]
 
 
 def test_the_rate_of_duplicates_is_that_of_all_annotations() -> None:
-    repeats = find_repeats(doubled(40, of=360), np.ones(400), 0.0, np.random.default_rng(0))
+    repeats = find_repeats(duplicate_boxes(40, of=360), np.ones(400), 0.0, np.random.default_rng(0))
     # each pair counts once, and all of them overlap wholly: more than any box that is drawn again
     assert len(repeats.rows) == 40
     assert repeats.rate.value == pytest.approx(40 / 400)

@@ -14,7 +14,7 @@ from tests.bench.grid_worlds import QUICK, Pretending, pretended, ready
 TWO = ("label40-box40-mend-0", "label40-box40-br-0")
 
 
-def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+def list_cells(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
     assert run(["bench", *arguments, "--json"]) == 0
     answer: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
     return answer
@@ -37,14 +37,14 @@ def test_cells_that_have_a_line_elsewhere_are_listed_with_it(
     brought: tuple[list[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments, path = brought
-    rows = listed(capsys, "run", *arguments, "--done", str(path), "--dry-run")
+    rows = list_cells(capsys, "run", *arguments, "--done", str(path), "--dry-run")
     assert {row["cell"]: (row["state"], row["from"]) for row in rows} == {
         TWO[0]: ("done", f"{path}:1"),
         TWO[1]: ("open", None),
     }
     assert not (tmp_path / "here").exists()
     names = ["table1", "--scale", "voc320", "--only", ",".join(TWO), "--out", str(tmp_path)]
-    again = listed(capsys, "cells", *names, "--done", str(path))
+    again = list_cells(capsys, "cells", *names, "--done", str(path))
     assert again == rows
     assert (
         run(["bench", "run", *arguments, "--set", "epochs=3", "--done", str(path), "--dry-run"])

@@ -26,14 +26,16 @@ from tests import ROOT
 from tests.bench.grid_results import result
 
 
-def changed(one: Result, **fields: Any) -> Result:
+def change_result(one: Result, **fields: Any) -> Result:
     return msgspec.structs.replace(one, **fields)
 
 
 def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "voc320" / "results.jsonl"
     first = result("mend", 0.5, noise=("symmetric:0.4", None), variant={"published.alpha": 0.3})
-    second = changed(first, scores={}, error="out of memory", attempt=2, mending={"labels": {}})
+    second = change_result(
+        first, scores={}, error="out of memory", attempt=2, mending={"labels": {}}
+    )
     append_result(path, first)
     append_result(path, second)
     assert read_results(path) == ReadResults([first, second], [])
@@ -121,7 +123,7 @@ def test_a_hash_is_64_hexadecimal_digits(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for odd in ("", "a" * 63, "A" * 64, "g" * 64, "a" * 64 + "\n"):
         with pytest.raises(ValueError, match="not a valid result"):
-            append_result(path, changed(result(), data=Data(odd, "b" * 64, "c" * 64)))
+            append_result(path, change_result(result(), data=Data(odd, "b" * 64, "c" * 64)))
     assert not path.exists()
 
 
@@ -129,13 +131,13 @@ def test_what_cannot_be_read_back_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for fields in ({"scores": {"ap": 2.0}}, {"settings": {"a": object()}}, {"seed": "0"}):
         with pytest.raises(ValueError, match="not a valid result"):
-            append_result(path, changed(result(), **fields))
+            append_result(path, change_result(result(), **fields))
     assert not path.exists()
 
 
 def test_a_number_that_json_lacks_becomes_null(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    append_result(path, changed(result(), scores={"voc_ap50_area": float("nan")}))
+    append_result(path, change_result(result(), scores={"voc_ap50_area": float("nan")}))
     assert read_results(path).results[0].scores == {"voc_ap50_area": None}
 
 
@@ -143,7 +145,7 @@ def test_names_of_files_that_are_no_text_do_not_cost_a_result(tmp_path: Path) ->
     path = tmp_path / "results.jsonl"
     one = result()
     odd = msgspec.structs.replace(one.data, addresses={"train": [os.fsdecode(b"/a\xff")]})
-    append_result(path, changed(one, data=odd))
+    append_result(path, change_result(one, data=odd))
     assert read_results(path).results[0].data.addresses == {"train": ["/a\\udcff"]}
 
 
@@ -155,14 +157,14 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_of_several_lines_the_last_one_without_an_error_counts() -> None:
-    fine, failed = result(ap50=0.5), changed(result(), scores={}, error="no memory")
-    later, other = changed(fine, scores={"voc_ap50_area": 0.6}), result(seed=1)
+    fine, failed = result(ap50=0.5), change_result(result(), scores={}, error="no memory")
+    later, other = change_result(fine, scores={"voc_ap50_area": 0.6}), result(seed=1)
     assert effective_results([failed, fine]) == [fine]
     assert effective_results([fine, failed]) == [fine]
     assert effective_results([fine, other, failed, later]) == [later, other]
-    again = changed(failed, attempt=2)
+    again = change_result(failed, attempt=2)
     assert effective_results([failed, again]) == [again]
-    elsewhere = changed(fine, scale="paper")
+    elsewhere = change_result(fine, scale="paper")
     assert effective_results([fine, elsewhere]) == [fine, elsewhere]
 
 

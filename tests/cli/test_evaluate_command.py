@@ -37,7 +37,7 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a random detector of what the drawn dataset shows."""
     folder = tmp_path_factory.mktemp("made") / "run"
     begun = create(folder, {}, {})
@@ -48,9 +48,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def model(made: Path, tmp_path: Path) -> Path:
+def model(data_folder: Path, tmp_path: Path) -> Path:
     """A copy of the run, to be written into."""
-    return Path(shutil.copytree(made, tmp_path / "run"))
+    return Path(shutil.copytree(data_folder, tmp_path / "run"))
 
 
 def test_the_scores_of_a_file_are_fractions(

@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> Path:
     return plain_run(tmp_path)
 
 
-def started(run: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
+def start_review(run: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
     """A separate process, and the address that it printed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "boxmend", "review", str(run), "--no-open", *options],
@@ -47,7 +47,7 @@ def give(address: str, *verdicts: dict[str, object]) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="interrupts are sent otherwise elsewhere")
 def test_the_address_is_the_result_and_an_interrupt_sums_up(run: Path) -> None:
-    process, address = started(run, "--who", "Ada")
+    process, address = start_review(run, "--who", "Ada")
     assert address.startswith("http://127.0.0.1:")
     give(address, {"row": 0, "answer": "accept"}, {"row": 1, "answer": "reject"})
     give(address, {"row": 2, "answer": "accept", "label": 0})
@@ -66,7 +66,7 @@ def test_the_address_is_the_result_and_an_interrupt_sums_up(run: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="kills are sent otherwise elsewhere")
 def test_a_kill_loses_nothing_and_the_next_review_continues(run: Path) -> None:
-    process, address = started(run)
+    process, address = start_review(run)
     give(address, {"row": 0, "answer": "accept"}, {"row": 1, "answer": "reject"})
     process.kill()
     process.communicate(timeout=30)
@@ -82,7 +82,7 @@ def test_a_kill_loses_nothing_and_the_next_review_continues(run: Path) -> None:
 def test_a_second_server_of_the_same_run_is_refused(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    process, _ = started(run)
+    process, _ = start_review(run)
     try:
         assert command(["review", str(run), "--no-open"]) == 3
         assert "another process is writing into this run" in capsys.readouterr().err

@@ -37,7 +37,7 @@ HOT = sorted(set(ROOM.glob("*.py")) - {ROOM / "weights.py"})
 
 
 @contextmanager
-def changed(target: Any, **values: Any) -> Iterator[None]:
+def change_attributes(target: Any, **values: Any) -> Iterator[None]:
     """Set attributes for a while."""
     before = {name: getattr(target, name) for name in values}
     for name, value in values.items():
@@ -135,7 +135,7 @@ def test_rpn_losses_equal_torchvisions_on_the_same_anchors(
     )
     number = len(raw.anchors)
     rpn = made.network.rpn
-    with changed(rpn, training=True, fg_bg_sampler=as_masks(drawn, number, [number] * 3)):
+    with change_attributes(rpn, training=True, fg_bg_sampler=as_masks(drawn, number, [number] * 3)):
         listed = torchvision_images(torch.zeros(3, 3, *CANVAS))
         _, expected = rpn(listed, features.maps, torchvision_targets(targets))
     assert drawn.is_positive.any(1).tolist() == [count > 0 for count in counts]
@@ -179,7 +179,9 @@ def test_roi_losses_equal_torchvisions_on_the_same_rois(name: str, counts: tuple
     )
     rows = [fewest + count for count in counts]
     heads = made.network.roi_heads
-    with changed(heads, training=True, fg_bg_sampler=as_masks(drawn, keys.shape[1], rows)):
+    with change_attributes(
+        heads, training=True, fg_bg_sampler=as_masks(drawn, keys.shape[1], rows)
+    ):
         sizes = [(height, width) for height, width in SIZES.tolist()]
         _, expected = heads(
             features.maps, list(proposals.boxes), sizes, torchvision_targets(targets)

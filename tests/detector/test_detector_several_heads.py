@@ -19,7 +19,7 @@ IMAGE = torch.linspace(0, 1, 3 * 64 * 96).view(1, 3, 64, 96)
 SIZES = torch.tensor([[60.0, 90.0]])
 
 
-def made(**asked: Any) -> Detector:
+def make_test_detector(**asked: Any) -> Detector:
     torch.manual_seed(0)
     return build("tiny", 2, numbers=replace(DETECTORS["tiny"].numbers, **asked))
 
@@ -80,7 +80,7 @@ def test_shares_of_the_classifiers_gradients_by_hand() -> None:
 
 @pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}])
 def test_a_detector_of_several_heads_predicts_their_mean(asked: dict[str, int]) -> None:
-    detector = made(**asked)
+    detector = make_test_detector(**asked)
     features = detector.features(IMAGE, SIZES)
     every = detector.head_outputs(features, BOXES)
     together = detector.roi_outputs(features, BOXES)
@@ -92,7 +92,7 @@ def test_a_detector_of_several_heads_predicts_their_mean(asked: dict[str, int]) 
 
 
 def test_classifiers_share_one_regression() -> None:
-    detector = made(classifiers=3)
+    detector = make_test_detector(classifiers=3)
     every = detector.head_outputs(detector.features(IMAGE, SIZES), BOXES)
     assert torch.equal(every[0].deltas, every[1].deltas)
     assert torch.equal(every[0].deltas, every[2].deltas)
@@ -100,7 +100,7 @@ def test_classifiers_share_one_regression() -> None:
 
 @pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}])
 def test_torchvisions_own_forward_detects_the_same(asked: dict[str, Any]) -> None:
-    detector = made(**asked)
+    detector = make_test_detector(**asked)
     detector.network.eval()
     detector.network.transform.min_size, detector.network.transform.max_size = (64,), 96
     detections = detector.detect(IMAGE, torch.tensor([[64.0, 96.0]]), score_threshold=0.0)
@@ -117,7 +117,7 @@ def test_torchvisions_own_forward_detects_the_same(asked: dict[str, Any]) -> Non
     "asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}, {"networks": 2}]
 )
 def test_a_saved_detector_comes_back_with_its_heads(tmp_path: Path, asked: dict[str, Any]) -> None:
-    detector = made(**asked)
+    detector = make_test_detector(**asked)
     save(detector, tmp_path / "model.safetensors")
     again = build("tiny", 2, tmp_path / "model.safetensors")
     for name in ("box_heads", "classifiers", "has_spread"):
@@ -129,7 +129,7 @@ def test_a_saved_detector_comes_back_with_its_heads(tmp_path: Path, asked: dict[
 
 def test_a_twin_has_the_same_backbone_and_other_heads(tmp_path: Path) -> None:
     file = tmp_path / "whole.safetensors"
-    backbone = {k: v.clone() for k, v in made().network.backbone.state_dict().items()}
+    backbone = {k: v.clone() for k, v in make_test_detector().network.backbone.state_dict().items()}
     save_file(backbone, file)
     numbers = replace(DETECTORS["tiny"].numbers, networks=2)
     detector = build("tiny", 2, file, numbers=numbers)
@@ -144,23 +144,23 @@ def test_a_twin_has_the_same_backbone_and_other_heads(tmp_path: Path) -> None:
 
 
 def test_a_twin_is_trained_with_its_detector_but_not_saved(tmp_path: Path) -> None:
-    detector = made(networks=2)
+    detector = make_test_detector(networks=2)
     trained = {id(parameter) for parameter in detector.network.parameters()}
     assert all(id(parameter) in trained for parameter in detector.twin.network.parameters())
     save(detector, tmp_path / "model.safetensors")
     tensors, _ = read_file(tmp_path / "model.safetensors")
     assert not any(key.startswith("twin.") for key in tensors)
-    assert describe(detector) == describe(made())
+    assert describe(detector) == describe(make_test_detector())
 
 
 def test_heads_are_recorded_only_if_they_are_unusual(tmp_path: Path) -> None:
-    save(made(box_heads=2), tmp_path / "two.safetensors")
+    save(make_test_detector(box_heads=2), tmp_path / "two.safetensors")
     assert read_metadata(tmp_path / "two.safetensors")["box_heads"] == "2"
-    assert not {"box_heads", "classifiers", "has_spread"} & describe(made()).keys()
+    assert not {"box_heads", "classifiers", "has_spread"} & describe(make_test_detector()).keys()
 
 
 @pytest.mark.parametrize("number", ["0", "99999999", "two", "", "-1"])
 def test_damaged_metadata_about_heads_is_refused(tmp_path: Path, number: str) -> None:
-    save(made(), tmp_path / "odd.safetensors", {"box_heads": number})
+    save(make_test_detector(), tmp_path / "odd.safetensors", {"box_heads": number})
     with pytest.raises(DataError, match=r"odd\.safetensors: .* in its metadata is"):
         build("tiny", 2, tmp_path / "odd.safetensors")

@@ -53,7 +53,7 @@ def scorer(own: list[float] = SURE) -> TableScorer:
     return TableScorer(table(chances, boxes))
 
 
-def refined(
+def refine_batch(
     progress: TrainingProgress = LATER, rates: Rates | None = None, **settings: float
 ) -> Outcome:
     chosen = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def ignored_boxes(targets: Targets) -> list[list[float]]:
 
 
 def test_the_best_proposal_of_each_unannotated_object_is_ignored() -> None:
-    outcome = refined(missing_min_score=0.3)
+    outcome = refine_batch(missing_min_score=0.3)
     for targets in (outcome.rpn, outcome.roi):
         assert ignored_boxes(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
         assert int(targets.is_real.sum()) == 1  # the annotation
@@ -83,7 +83,7 @@ def test_the_best_proposal_of_each_unannotated_object_is_ignored() -> None:
 
 
 def test_the_other_targets_are_the_same() -> None:
-    with_it, without = refined(missing_min_score=0.3), refined()
+    with_it, without = refine_batch(missing_min_score=0.3), refine_batch()
     assert "missing" not in without.metrics
     assert without.roi.boxes.shape == (1, 1, 4)
     for name in ("boxes", "labels", "soft", "box_targets"):
@@ -96,20 +96,22 @@ def test_proposals_near_ignored_objects_are_not_background() -> None:
     near, elsewhere = [51.0, 50, 81, 80], [0.0, 60, 20, 90]
     boxes = torch.tensor([[BOX, near, elsewhere]])
     for missing, negative in ((None, [False, True, True]), (0.3, [False, False, True])):
-        targets = (refined() if missing is None else refined(missing_min_score=missing)).roi
+        targets = (
+            refine_batch() if missing is None else refine_batch(missing_min_score=missing)
+        ).roi
         assigned = assign(boxes, targets, thresholds=(0.5, 0.5))
         assert assigned.is_positive.tolist() == [[True, False, False]]
         assert assigned.is_negative.tolist() == [negative]
 
 
 def test_warm_up_ignores_no_object() -> None:
-    outcome = refined(WARM_UP, missing_min_score=0.3)
+    outcome = refine_batch(WARM_UP, missing_min_score=0.3)
     assert outcome.roi.boxes.shape == (1, 1, 4)
     assert "missing" not in outcome.metrics
 
 
 def test_labels_and_boxes_may_be_kept_while_objects_are_ignored() -> None:
-    outcome = refined(rates=Rates(label=0.0, box=0.0), missing_min_score=0.45)
+    outcome = refine_batch(rates=Rates(label=0.0, box=0.0), missing_min_score=0.45)
     assert ignored_boxes(outcome.roi) == [[50.0, 50, 80, 80]]
     assert outcome.roi.boxes[0, 0].tolist() == BOX
     assert outcome.roi.labels[0, 0] == 1

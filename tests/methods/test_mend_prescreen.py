@@ -25,7 +25,7 @@ FIRST = [0.5, 0.3, 0.1, 0.1]  # over the foreground 0.6 0.2 0.2
 LABELS_ONLY = Rates(box=0.0)
 
 
-def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResult]:
+def make_prescreen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResult]:
     """Make labels of which three of ten are wrong, and a prescreen with calibrated probabilities.
 
     The probability of its class is `surest` for every fourth row and `sure` for the others; the
@@ -43,16 +43,18 @@ def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResu
     return labels, PrescreenResult(p, model, 0.01)
 
 
-def looked(rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.99) -> Mend:
+def make_prescreened(
+    rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.99
+) -> Mend:
     method = Mend(NUMBER, 3, MendSettings(), rates)
-    labels, look = seen(sure, surest)
+    labels, look = make_prescreen(sure, surest)
     method.estimator.prescreen(torch.arange(NUMBER), labels, look)
     return method
 
 
 def test_warm_up_trains_on_the_posterior_of_the_prescreen() -> None:
     # p = 0.9 0.05 0.05 of row 0, y = 1: 0.9 * 0.15, 0.05 * 0.7, 0.05 * 0.15 over 0.1775
-    method = looked()
+    method = make_prescreened()
     outcome = method.refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
     )
@@ -66,7 +68,7 @@ def test_warm_up_trains_on_the_posterior_of_the_prescreen() -> None:
 def test_after_warm_up_both_kinds_of_evidence_count() -> None:
     # 0.6 * sqrt(0.9) = 0.5692, 0.2 * sqrt(0.05) = 0.04472 twice; over 0.65864: 0.8642 0.0679 0.0679
     # y = 1: 0.8642 * 0.15, 0.0679 * 0.7, 0.0679 * 0.15 over 0.187345
-    outcome = looked().refine(
+    outcome = make_prescreened().refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), LATER
     )
     assert outcome.roi.soft is not None
@@ -76,7 +78,7 @@ def test_after_warm_up_both_kinds_of_evidence_count() -> None:
 
 
 def test_the_rate_of_the_prescreen_is_reported_without_correction() -> None:
-    method = looked()
+    method = make_prescreened()
     assert method.estimator.rate == 0.3
     annotations = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
     method.refine(annotations, NOTHING, TableScorer(table([FIRST] * 4)), WARM_UP)
@@ -108,7 +110,7 @@ def test_a_class_whose_label_many_others_carry_is_not_lost() -> None:
 
 
 def test_a_known_rate_is_kept() -> None:
-    method = looked(Rates(label=0.2, box=0.0))
+    method = make_prescreened(Rates(label=0.2, box=0.0))
     assert method.estimator.rate == 0.2
     assert "label_noise_low" not in method.estimator.figures()
 
@@ -124,7 +126,7 @@ def test_a_known_rate_is_kept() -> None:
 def test_an_uninformative_prescreen_is_ignored(
     sure: float, surest: float, is_adopted: bool
 ) -> None:
-    method = looked(sure=sure, surest=surest)
+    method = make_prescreened(sure=sure, surest=surest)
     assert (method.estimator.prior is not None) == is_adopted
     outcome = method.refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
@@ -139,7 +141,7 @@ def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
     monkeypatch.setattr(
         "boxmend.methods.noise_estimator.ESTIMATOR", replace(ESTIMATOR, prescreen_max_interval=1.0)
     )
-    labels, look = seen()
+    labels, look = make_prescreen()
     blind = look.probabilities + look.probabilities[:, 2:] * torch.tensor([1.0, 0, -1])
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     method.estimator.prescreen(torch.arange(NUMBER), labels, look._replace(probabilities=blind))
@@ -158,7 +160,7 @@ def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
 def test_annotations_without_a_prescreen_are_judged_by_the_detector() -> None:
     """Row 0 has a prescreen; for row 1, the p of the detector is the only evidence."""
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
-    labels, look = seen()
+    labels, look = make_prescreen()
     method.estimator.prescreen(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
     prior = method.estimator.prior_for(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
     assert prior is not None
@@ -166,7 +168,7 @@ def test_annotations_without_a_prescreen_are_judged_by_the_detector() -> None:
 
 
 def test_the_prescreen_is_part_of_the_state() -> None:
-    old, new = looked(), Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
+    old, new = make_prescreened(), Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     new.load_state_dict(old.state_dict())
     assert new.estimator.prior is not None
     assert old.estimator.prior is not None

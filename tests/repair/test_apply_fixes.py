@@ -40,7 +40,7 @@ def objects(dataset: Dataset) -> list[tuple[str, str, list[float]]]:
     ]
 
 
-def applied(folder: Path, format: str, precision: float, *verdicts: Verdict) -> Any:
+def apply_audit(folder: Path, format: str, precision: float, *verdicts: Verdict) -> Any:
     run = audit_run(folder / "run", drawn(folder, format), ALL, verdicts)
     result = boxmend.apply(run, folder / "out", ApplySettings(precision=precision))
     return result, objects(boxmend.load(folder / "out"))
@@ -48,7 +48,7 @@ def applied(folder: Path, format: str, precision: float, *verdicts: Verdict) -> 
 
 @pytest.mark.parametrize("format", ["coco", "voc", "yolo"])
 def test_all_kinds_of_fixes_are_made_at_once(tmp_path: Path, format: str) -> None:
-    result, made = applied(tmp_path, format, 0.8)
+    result, made = apply_audit(tmp_path, format, 0.8)
     assert sorted(made) == [
         ("a.png", "bus", [60, 60, 80.5, 90]),
         ("a.png", "truck", [12, 10, 30, 50]),
@@ -94,7 +94,7 @@ def test_only_some_kinds_are_made(tmp_path: Path) -> None:
 
 
 def test_every_fix_is_listed(tmp_path: Path) -> None:
-    applied(tmp_path, "coco", 0.0, Verdict("s", "accept"))
+    apply_audit(tmp_path, "coco", 0.0, Verdict("s", "accept"))
     with (tmp_path / "out/changes.csv").open(newline="") as file:
         rows = {row["kind"]: row for row in csv.DictReader(file)}
     assert list(rows) == ["wrong label", "bad box", "missing", "spurious", "duplicate"]
@@ -112,7 +112,7 @@ def test_every_fix_is_listed(tmp_path: Path) -> None:
 
 
 def test_notes_say_why(tmp_path: Path) -> None:
-    applied(tmp_path, "coco", 0.85)
+    apply_audit(tmp_path, "coco", 0.85)
     document = json.loads((tmp_path / "out/instances_train.json").read_bytes())
     notes = {entry["id"]: entry.get("boxmend") for entry in document["annotations"]}
     assert notes == {
@@ -132,7 +132,7 @@ def test_the_id_of_a_removed_annotation_is_not_given_anew(tmp_path: Path) -> Non
 
 
 def test_people_go_before_the_model(tmp_path: Path) -> None:
-    result, made = applied(
+    result, made = apply_audit(
         tmp_path,
         "coco",
         1.0,
@@ -186,12 +186,12 @@ def test_a_side_that_hardly_moves_keeps_its_number(tmp_path: Path) -> None:
 
 
 def test_what_people_say_of_a_label_holds_against_another_fix(tmp_path: Path) -> None:
-    _, made = applied(tmp_path, "coco", 0.9, Verdict("b", "accept", label="bus"))
+    _, made = apply_audit(tmp_path, "coco", 0.9, Verdict("b", "accept", label="bus"))
     assert made[0] == ("a.png", "bus", [12, 10, 30, 50])
 
 
 def test_both_fixes_of_an_annotation_are_made(tmp_path: Path) -> None:
-    _, made = applied(tmp_path, "voc", 0.95)
+    _, made = apply_audit(tmp_path, "voc", 0.95)
     assert made[0] == ("a.png", "truck", [12, 10, 30, 50])
     text = (tmp_path / "out/Annotations/a.xml").read_text()
     assert "seen as truck; tighter" in text

@@ -44,7 +44,7 @@ def fixes_of(draw: st.DrawFn, dataset: Dataset) -> list[Fix]:
     return order
 
 
-def expected(dataset: Dataset, made: list[Fix]) -> list[Object]:
+def expected_objects(dataset: Dataset, made: list[Fix]) -> list[Object]:
     """The annotations after all fixes, worked out one by one."""
     removals = {one.row for one in made if one.kind in (Kind.SPURIOUS, Kind.DUPLICATE)}
     if 0 in removals and any(one.kind == Kind.DUPLICATE for one in made):
@@ -77,8 +77,10 @@ def test_all_fixes_at_once_and_the_original_bytes_again(format: str, data: st.Da
         run = audit_run(root / "run", address, made)
         boxmend.apply(run, root / "out", ApplySettings(precision=0.0))
         assert bytes_of(root / "data") == files
-        ensure_same(expected(before, made), boxmend.load(root / "out"))
-        untouched = {f"{k}" for k in (0, 1)} - {str(image) for image in concerned(before, made)}
+        ensure_same(expected_objects(before, made), boxmend.load(root / "out"))
+        untouched = {f"{k}" for k in (0, 1)} - {
+            str(image) for image in changed_images(before, made)
+        }
         for name in files:
             if format != "coco" and Path(name).stem in untouched:
                 assert (root / "out" / name).read_bytes() == files[name]
@@ -90,7 +92,7 @@ def test_all_fixes_at_once_and_the_original_bytes_again(format: str, data: st.Da
         assert differing <= {"data.yaml"}  # whose paths are those of its new place
 
 
-def concerned(dataset: Dataset, made: list[Fix]) -> set[int]:
+def changed_images(dataset: Dataset, made: list[Fix]) -> set[int]:
     return {one.image if one.row < 0 else int(dataset.image_rows[one.row]) for one in made}
 
 

@@ -50,7 +50,7 @@ def make_truth_file(  # noqa: PLR0913  # the columns of the file
     return path
 
 
-def written(clean: Path, out: Path, **noise: object) -> tuple[Dataset, Dataset]:
+def write_noisy_pair(clean: Path, out: Path, **noise: object) -> tuple[Dataset, Dataset]:
     """The clean dataset, and a noisy one made of it in its format."""
     dataset = load(str(clean))
     settings = NoiseSettings(**noise)  # type: ignore[arg-type]
@@ -189,7 +189,9 @@ def assert_same(one: KnownTruth, other: KnownTruth) -> None:
 
 
 def test_file_and_clean_dataset_tell_the_same_in_every_format(clean: Path, tmp_path: Path) -> None:
-    before, noisy = written(clean, tmp_path / "noisy", labels="symmetric:0.4", boxes="uniform:0.2")
+    before, noisy = write_noisy_pair(
+        clean, tmp_path / "noisy", labels="symmetric:0.4", boxes="uniform:0.2"
+    )
     by_file, by_dataset = known_truth(tmp_path / "noisy", noisy), known_truth(clean, noisy)
     assert_same(by_file, by_dataset)
     assert by_file.labels.tolist() == before.labels.tolist()
@@ -217,7 +219,7 @@ def test_annotations_in_one_version_only_are_spurious_or_missing(
 
 @pytest.mark.parametrize("clean", ["voc", "yolo"], indirect=True)
 def test_places_that_shift_are_refused_but_the_file_knows(clean: Path, tmp_path: Path) -> None:
-    before, noisy = written(clean, tmp_path / "noisy", missing=0.2)
+    before, noisy = write_noisy_pair(clean, tmp_path / "noisy", missing=0.2)
     with pytest.raises(DataError, match=r"annotations of .*truth\.parquet"):
         known_truth(clean, noisy)
     truth = known_truth(tmp_path / "noisy", noisy)
@@ -390,7 +392,7 @@ def test_the_file_and_the_clean_dataset_tell_of_the_same_objects(
     clean: Path, tmp_path: Path
 ) -> None:
     noise = {"labels": "symmetric:0.4", "missing": 0.0, "boxes": "uniform:0.2"}
-    original, noisy = written(clean, tmp_path / "noisy", **noise)
+    original, noisy = write_noisy_pair(clean, tmp_path / "noisy", **noise)
     told_by_file = known_truth(tmp_path / "noisy", noisy).objects
     told_by_clean = known_truth(str(clean), noisy).objects
     assert told_by_file is not None

@@ -17,7 +17,7 @@ from tests.scoring.voc_cases import (
 )
 
 
-def ranked(pattern: str, num_truth: int) -> VocScores:
+def score_pattern(pattern: str, num_truth: int) -> VocScores:
     """Detections by falling score: T finds a box of its own, F nothing, D a difficult one."""
     detections: list[Detection] = []
     result = 0
@@ -48,7 +48,7 @@ def false_positives(scores: VocScores) -> list[int]:
 #            (3 * 1 + 2 * 2/3 + 2 * 3/5) / 11 = (83/15) / 11 = 83/165
 # area:      1/5 * 1 + 1/5 * 2/3 + 1/5 * 3/5 = 34/75
 def test_a_precision_recall_table_worked_out_by_hand() -> None:
-    scores = ranked("TFTFT", 5)
+    scores = score_pattern("TFTFT", 5)
     assert scores.ap_11_points[0] == pytest.approx(83 / 165, abs=1e-12)
     assert scores.ap_area[0] == pytest.approx(34 / 75, abs=1e-12)
     assert scores.num_truth.tolist() == [5]
@@ -63,7 +63,7 @@ def test_a_precision_recall_table_worked_out_by_hand() -> None:
 #   2     T    1/2        1/2     2/3
 #   3     T    2/3        1       2/3
 def test_a_later_and_better_precision_counts_for_the_earlier_recalls() -> None:
-    scores = ranked("FTT", 2)
+    scores = score_pattern("FTT", 2)
     assert scores.ap_11_points[0] == pytest.approx(2 / 3, abs=1e-12)
     assert scores.ap_area[0] == pytest.approx(2 / 3, abs=1e-12)
 
@@ -72,7 +72,7 @@ def test_a_later_and_better_precision_counts_for_the_earlier_recalls() -> None:
 # count: 4/11. Adding 0.1 three times gives 0.30000000000000004 in floating point, which would make
 # it 3.
 def test_a_recall_that_is_a_tenth_reaches_its_point() -> None:
-    scores = ranked("TTT", 10)
+    scores = score_pattern("TTT", 10)
     assert scores.ap_11_points[0] == pytest.approx(4 / 11, abs=1e-12)
     assert scores.ap_area[0] == pytest.approx(3 / 10, abs=1e-12)
 
@@ -91,7 +91,7 @@ def test_a_recall_that_is_a_tenth_reaches_its_point() -> None:
     ],
 )
 def test_short_rankings(pattern: str, num_truth: int, points: float, area: float) -> None:
-    scores = ranked(pattern, num_truth)
+    scores = score_pattern(pattern, num_truth)
     assert scores.ap_11_points[0] == pytest.approx(points, abs=1e-12)
     assert scores.ap_area[0] == pytest.approx(area, abs=1e-12)
 

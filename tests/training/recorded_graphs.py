@@ -52,12 +52,12 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise RuntimeError(f"{name}: operation not permitted when stream is capturing")
         if name == "aten::equal":  # how the CPU alone stops early; a device runs all rounds
             return False
-        for written in _written(func, args, kwargs):
+        for written in _list_written(func, args, kwargs):
             self._keep(written)
         result = func(*args, **kwargs)
-        args, kwargs = tree_map(_detached, (args, kwargs))
+        args, kwargs = tree_map(_detach, (args, kwargs))
         known = {_storage(tensor) for tensor in _tensors((args, kwargs))}
-        outputs: list[Any] = [_detached(one) for one in tree_flatten(result)[0]]
+        outputs: list[Any] = [_detach(one) for one in tree_flatten(result)[0]]
         is_new = [
             isinstance(output, Tensor) and _storage(output) not in known for output in outputs
         ]
@@ -114,7 +114,7 @@ class _Stream:
         """Everything is in order on the CPU."""
 
 
-def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+def _list_written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """The arguments that an operation changes."""
     argument_pairs = zip(func._schema.arguments, args, strict=False)
     named = [
@@ -131,7 +131,7 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [one for one in tree_flatten(tree)[0] if isinstance(one, Tensor)]
 
 
-def _detached(value: Any) -> Any:
+def _detach(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 BOXES = [(row, (10.0, 10.0, 60.0, 60.0)) for row in range(4)]
 
 
-def made(folder: Path, boxes: list[Any] = BOXES) -> Training:
+def make_small_training(folder: Path, boxes: list[Any] = BOXES) -> Training:
     settings = resolve_settings(replace(QUICK, method="baseline", batch_size=4))
     detector = make_detector(settings, 3)
     data, alone = drawn(folder / "data", boxes), Processes(torch.device("cpu"))
     return make_training(settings, data, detector, alone, TrainingOutput(folder / "run"))[0]
 
 
-def blinded(training: Training) -> None:
+def make_blind(training: Training) -> None:
     """Make the second stage predict only background, with dead features."""
     predictor = training.detector.network.roi_heads.box_predictor
     with torch.no_grad():
@@ -37,11 +37,11 @@ def blinded(training: Training) -> None:
 
 
 def test_a_network_that_predicts_only_background_detects_nothing(tmp_path: Path) -> None:
-    training = made(tmp_path)
+    training = make_small_training(tmp_path)
     (batch,) = training.loader.in_order(4)
     network = training.detector.network.train()
     assert not detects_nothing(training.detector, batch, torch.float32)
-    blinded(training)
+    make_blind(training)
     assert detects_nothing(training.detector, batch, torch.float32)
     assert detects_nothing(training.detector, batch, torch.bfloat16)
     assert network.training  # as it was
@@ -51,7 +51,7 @@ def test_a_network_that_predicts_only_background_detects_nothing(tmp_path: Path)
 def test_a_single_detection_is_enough_to_see(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = made(tmp_path)
+    training = make_small_training(tmp_path)
     (batch,) = training.loader.in_order(4)
     nothing = torch.zeros(4, 3)
     is_detection = nothing.bool()
@@ -64,9 +64,9 @@ def test_a_single_detection_is_enough_to_see(
 
 
 def test_images_without_objects_give_no_warning(tmp_path: Path) -> None:
-    training = made(tmp_path, [])
+    training = make_small_training(tmp_path, [])
     (batch,) = training.loader.in_order(4)
-    blinded(training)
+    make_blind(training)
     assert not detects_nothing(training.detector, batch, torch.float32)
 
 

@@ -207,7 +207,7 @@ def made_training(folder: Path, name: str) -> Training:
     return training
 
 
-def trained(training: Training) -> list[dict[str, float]]:
+def train_steps(training: Training) -> list[dict[str, float]]:
     """Train for all passes. Returns the figures of each step."""
     figures = []
     for epoch in range(training.settings.epochs):
@@ -225,7 +225,7 @@ def test_a_training_by_replayed_steps_equals_a_computed_one(
 ) -> None:
     eager, replayed = (made_training(tmp_path / kind, name) for kind in ("eager", "replayed"))
     replayed.replay = Replay(replayed._compute, replayed.random_numbers, pytest.fail)
-    expected, result = trained(eager), trained(replayed)
+    expected, result = train_steps(eager), train_steps(replayed)
     assert sum(graph.num_replays for graph in graphs) >= 4  # of two passes of four steps
     for one, other in zip(result, expected, strict=True):
         np.testing.assert_equal(one, other)

@@ -96,7 +96,7 @@ def noise(width: int, height: int) -> Image.Image:
     return Image.fromarray(cells).resize((width, height))
 
 
-def turned() -> Image.Exif:
+def make_turned_exif() -> Image.Exif:
     """EXIF by which a viewer turns the image by a quarter."""
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -115,7 +115,7 @@ def stored_in_unusual_ways(folder: Path) -> list[str]:
     image.convert("1").save(folder / "bits.png")
     Image.fromarray(deep).save(folder / "deep.png")
     Image.fromarray(deep).save(folder / "deep.tiff")
-    image.save(folder / "turned.jpg", exif=turned())
+    image.save(folder / "turned.jpg", exif=make_turned_exif())
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -138,7 +138,7 @@ def test_boxes_on_an_image_turned_by_exif_come_back_as_annotated(
     (tmp_path / "data").mkdir()
     width, height = size
     names = ["turned.jpg", "plain.jpg"]
-    noise(*size).save(tmp_path / "data" / "turned.jpg", exif=turned())
+    noise(*size).save(tmp_path / "data" / "turned.jpg", exif=make_turned_exif())
     noise(*size).save(tmp_path / "data" / "plain.jpg")
     box = (3.25, 5.5, width - 10.75, height - 30.125)
     dataset = with_files(tmp_path / "data", names, [(0, box), (1, box), (0, (0, 0, width, height))])

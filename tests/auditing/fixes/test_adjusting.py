@@ -32,7 +32,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return dataset_in(tmp_path_factory.mktemp("data"))
 
 
-def said(*answers: str, mode: str = "queue") -> dict[str, Verdict]:
+def make_verdicts(*answers: str, mode: str = "queue") -> dict[str, Verdict]:
     parsed = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, answers)]
     return latest_verdicts(parsed)
 
@@ -69,7 +69,7 @@ def test_without_verdicts_probabilities_stay_as_they_are(dataset: Dataset) -> No
 
 def test_a_rejection_lowers_the_others_of_its_kind(dataset: Dataset) -> None:
     made = [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5), Fix("c", BOX, 2, 0.5)]
-    adjusted = adjust_probabilities(table_of(dataset, made), said("a reject"))
+    adjusted = adjust_probabilities(table_of(dataset, made), make_verdicts("a reject"))
     assert adjusted[0] == 0.0
     assert odds(adjusted[1]) == pytest.approx(shift_by_hand(is_right=False, number=1), abs=1e-6)
     assert adjusted[2] == 0.5
@@ -77,7 +77,7 @@ def test_a_rejection_lowers_the_others_of_its_kind(dataset: Dataset) -> None:
 
 def test_an_accept_raises_the_others_by_the_unjudged_share(dataset: Dataset) -> None:
     made = [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5), Fix("c", BOX, 2, 0.5)]
-    adjusted = adjust_probabilities(table_of(dataset, made), said("a accept"))
+    adjusted = adjust_probabilities(table_of(dataset, made), make_verdicts("a accept"))
     assert adjusted[0] == 1.0
     # One of the two fixes in this group is open, so the verdict counts a half.
     assert odds(adjusted[1]) == pytest.approx(shift_by_hand(is_right=True, number=0.5), abs=1e-6)
@@ -87,7 +87,7 @@ def test_an_accept_raises_the_others_by_the_unjudged_share(dataset: Dataset) -> 
 def test_verdicts_count_less_with_the_distance(dataset: Dataset) -> None:
     near, far = 1 / (1 + exp(-1)), 1 / (1 + exp(-3))
     fixes = table_of(dataset, missing([0.5, 0.5, near, far]))
-    adjusted = adjust_probabilities(fixes, said("0 reject", "1 reject"))
+    adjusted = adjust_probabilities(fixes, make_verdicts("0 reject", "1 reject"))
     shift = shift_by_hand(is_right=False, number=2)
     # Shifts have the covariance 0.25 + 0.49 exp(-distance) with that of the verdicts.
     assert odds(adjusted[2]) - 1 == pytest.approx(
@@ -102,17 +102,17 @@ def test_groups_that_are_judged_completely_raise_nothing(dataset: Dataset) -> No
     made = missing([0.9] * 20)  # a pattern
     made += [Fix(f"other{k}", MISSING, p_fix=0.9, label=1, box=PLACE) for k in range(20)]
     fixes = table_of(dataset, made)
-    adjusted = adjust_probabilities(fixes, said(*(f"{k} accept" for k in range(20))))
+    adjusted = adjust_probabilities(fixes, make_verdicts(*(f"{k} accept" for k in range(20))))
     assert adjusted[20:] == pytest.approx([0.9] * 20)
-    adjusted = adjust_probabilities(fixes, said(*(f"{k} accept" for k in range(19))))
+    adjusted = adjust_probabilities(fixes, make_verdicts(*(f"{k} accept" for k in range(19))))
     assert adjusted[20] > 0.901
-    adjusted = adjust_probabilities(fixes, said(*(f"{k} reject" for k in range(20))))
+    adjusted = adjust_probabilities(fixes, make_verdicts(*(f"{k} reject" for k in range(20))))
     assert adjusted[20] < 0.4  # but they lower
 
 
 def test_groups_end_where_the_log_odds_change_by_one(dataset: Dataset) -> None:
     inside, outside = 1 / (1 + exp(-2.9)), 1 / (1 + exp(-3.1))
-    verdicts = said(*(f"{k} accept" for k in range(20)))
+    verdicts = make_verdicts(*(f"{k} accept" for k in range(20)))
     apart = adjust_probabilities(
         table_of(dataset, missing([inside] * 20 + [outside] * 20)), verdicts
     )
@@ -123,15 +123,17 @@ def test_groups_end_where_the_log_odds_change_by_one(dataset: Dataset) -> None:
 
 def test_small_patterns_of_a_kind_are_one_group(dataset: Dataset) -> None:
     made = [Fix(f"{k}", MISSING, p_fix=0.9, label=k % 2, box=PLACE) for k in range(38)]
-    verdicts = said(*(f"{k} accept" for k in range(0, 38, 2)))  # all 19 of the first pattern
+    verdicts = make_verdicts(
+        *(f"{k} accept" for k in range(0, 38, 2))
+    )  # all 19 of the first pattern
     assert adjust_probabilities(table_of(dataset, made), verdicts)[1] > 0.91
 
 
 def test_one_surprise_may_be_a_slip_and_many_are_none(dataset: Dataset) -> None:
     fixes = table_of(dataset, missing([0.99] * 40))
-    adjusted = adjust_probabilities(fixes, said("0 reject"))
+    adjusted = adjust_probabilities(fixes, make_verdicts("0 reject"))
     assert 0.985 < adjusted[1] < 0.99
-    adjusted = adjust_probabilities(fixes, said(*(f"{k} reject" for k in range(20))))
+    adjusted = adjust_probabilities(fixes, make_verdicts(*(f"{k} reject" for k in range(20))))
     assert adjusted[20] < 0.7
 
 
@@ -139,7 +141,7 @@ def test_the_order_stays_whatever_the_verdicts_say(dataset: Dataset) -> None:
     fixes = table_of(dataset, missing([0.99] * 60 + [0.3] * 60 + [0.95, 0.9, 0.5, 0.35]))
     turned = [f"{k} {'reject' if k < 60 else 'accept'}" for k in range(30)]
     turned += [f"{k} accept" for k in range(60, 90)]
-    adjusted = adjust_probabilities(fixes, said(*turned))
+    adjusted = adjust_probabilities(fixes, make_verdicts(*turned))
     assert (np.diff(adjusted[120:]) <= 0).all()
     assert adjusted[30] >= adjusted[95]
 
@@ -153,7 +155,10 @@ def test_a_fix_accepted_with_another_label_was_not_right(dataset: Dataset) -> No
 
 def test_a_whole_pattern_says_nothing_about_others(dataset: Dataset) -> None:
     fixes = table_of(dataset, [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5)])
-    assert adjust_probabilities(fixes, said("a accept", mode="pattern")).tolist() == [1.0, 0.5]
+    assert adjust_probabilities(fixes, make_verdicts("a accept", mode="pattern")).tolist() == [
+        1.0,
+        0.5,
+    ]
 
 
 def test_many_verdicts_teach_the_true_probabilities(dataset: Dataset) -> None:

@@ -268,7 +268,7 @@ def test_a_dataset_of_one_label_is_refused(labels: str) -> None:
         disturb(many(10, num_labels=1), NoiseSettings(labels=labels))
 
 
-def spoiled() -> Dataset:
+def noisy_dataset() -> Dataset:
     """Forty annotations: 0..4 crowd, 5..9 difficult, 10 and 11 without label or image, 12 NaN."""
     clean = many(40)
     clean.is_crowd[:5] = True
@@ -281,7 +281,7 @@ def spoiled() -> Dataset:
 
 
 def test_ignored_and_broken_annotations_stay_exactly_as_they_are() -> None:
-    clean = spoiled()
+    clean = noisy_dataset()
     everything = NoiseSettings(
         labels="symmetric:1", boxes="uniform:0.4", missing=0.5, spurious=1, duplicate=1
     )

@@ -43,7 +43,9 @@ def clusters(count: int = 300) -> tuple[Tensor, Tensor, Tensor]:
     return torch.eye(NUM_LABELS)[truth] + noise, labels, rows // 6 % 3
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) -> PrescreenResult:
+def prescreen_refits(
+    monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]
+) -> PrescreenResult:
     """Run a prescreen with scripted refits: the gain, the rate and the matrix of each."""
     script = iter(refits)
 
@@ -81,7 +83,7 @@ def test_a_full_matrix_has_to_be_much_likelier_and_call_classes_by_their_names(
 ) -> None:
     full = {"rate": 0.2, "gain": gain, "matrix": full_matrix(least_right), "is_full": True}
     no_gain = {"rate": 0.9, "gain": 0.0, "is_full": is_taken}
-    model = looked(monkeypatch, [full, no_gain]).model
+    model = prescreen_refits(monkeypatch, [full, no_gain]).model
     assert model.is_full == is_taken
     assert (model.rate == 0.2) == is_taken
 
@@ -89,9 +91,11 @@ def test_a_full_matrix_has_to_be_much_likelier_and_call_classes_by_their_names(
 def test_rounds_stop_where_labels_become_no_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
     rejected = {"rate": 0.5, "gain": 0.0, "matrix": full_matrix(0.9), "is_full": True}
     better, worse = ({"rate": r, "gain": g, "is_full": False} for r, g in ((0.1, 2.0), (0.2, -1.0)))
-    assert looked(monkeypatch, [rejected, better, worse]).model.rate == 0.1
+    assert prescreen_refits(monkeypatch, [rejected, better, worse]).model.rate == 0.1
     best = {"rate": 0.3, "gain": 1.0, "is_full": False}
-    assert looked(monkeypatch, [rejected, better, best]).model.rate == 0.3  # two rounds at most
+    assert (
+        prescreen_refits(monkeypatch, [rejected, better, best]).model.rate == 0.3
+    )  # two rounds at most
 
 
 def test_the_bias_of_the_classifiers_does_not_decay() -> None:

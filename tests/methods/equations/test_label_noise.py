@@ -161,7 +161,7 @@ def test_symmetric_noise_stays_symmetric(rate: float) -> None:
     assert (model.rate, model.tau) == fit_rate_and_temperature(p, labels)
 
 
-def simulated(rate: float, seed: int, count: int = 800) -> tuple[Tensor, Tensor]:
+def simulate_evidence(rate: float, seed: int, count: int = 800) -> tuple[Tensor, Tensor]:
     """Evidence of six classes, too timid by an exponent of 1.4, and labels wrong at the rate."""
     generator = torch.Generator().manual_seed(seed)
     chances = (3 * torch.randn(count, 6, generator=generator)).softmax(-1)
@@ -176,7 +176,7 @@ def simulated(rate: float, seed: int, count: int = 800) -> tuple[Tensor, Tensor]
 def test_the_interval_holds_the_rate_about_nineteen_times_of_twenty(rate: float) -> None:
     held, widths = 0, []
     for seed in range(20):
-        evidence, labels = simulated(rate, seed)
+        evidence, labels = simulate_evidence(rate, seed)
         result = fit_rate_and_temperature(evidence, labels)
         low, high = rate_interval(evidence, labels, *result)
         assert low <= result[0] <= high
@@ -192,7 +192,7 @@ def test_the_interval_is_zero_for_one_class_and_full_without_annotations() -> No
 
 
 def test_more_annotations_make_the_interval_narrower() -> None:
-    few, many = (simulated(0.3, 1, count) for count in (200, 3200))
+    few, many = (simulate_evidence(0.3, 1, count) for count in (200, 3200))
     widths = []
     for evidence, labels in (few, many):
         low, high = rate_interval(evidence, labels, *fit_rate_and_temperature(evidence, labels))

@@ -30,7 +30,7 @@ from tests.methods.peers.ca_bbc_scenes import LOSSES, QUICK, RATES, made, two_he
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def mended(
+def mend_batch(
     method: Method,
     detector: Detector,
     annotations: BatchAnnotations,
@@ -167,7 +167,7 @@ def test_slopes_are_those_of_all_processes() -> None:
     alone, one_of_two = made(CaBbcSettings(queue_length=64)), made(CaBbcSettings(queue_length=64))
     one_of_two.exchange = Behind()
     for method in (alone, one_of_two):
-        mended(method, detector, annotations)
+        mend_batch(method, detector, annotations)
     number = int((annotations.is_box & ~annotations.is_ignored).sum())
     own = alone.slopes[-number:]
     assert (own > 0).any()
@@ -178,7 +178,7 @@ def test_slopes_are_those_of_all_processes() -> None:
 def test_half_precision_changes_little_about_the_step() -> None:
     detector, (annotations, _) = two_heads(), random_batch(11)
     method = made(replace(QUICK, queue_length=1))
-    whole = mended(method, detector, annotations)
+    whole = mend_batch(method, detector, annotations)
     with torch.autocast("cpu", torch.bfloat16):
         half, losses = method.losses(work_on(detector, annotations, LATER))
     is_box = annotations.is_box
@@ -224,11 +224,11 @@ def test_a_method_resumes_from_its_state(rates: Rates) -> None:
     detector = two_heads()
     first, second = (build("ca-bbc", MethodInputs(15, NUM_LABELS, rates, QUICK)) for _ in range(2))
     for seed in range(2):
-        mended(first, detector, random_batch(seed)[0])
+        mend_batch(first, detector, random_batch(seed)[0])
     first.end_epoch(2, is_warm_up=False)
     second.load_state_dict(first.state_dict())
     annotations, _ = random_batch(5)
-    one, other = mended(first, detector, annotations), mended(second, detector, annotations)
+    one, other = mend_batch(first, detector, annotations), mend_batch(second, detector, annotations)
     assert torch.equal(one.boxes, other.boxes)
     assert torch.equal(one.matched, other.matched)
     assert first.end_epoch(3, is_warm_up=False) == second.end_epoch(3, is_warm_up=False)
@@ -237,7 +237,7 @@ def test_a_method_resumes_from_its_state(rates: Rates) -> None:
 def test_a_state_is_a_snapshot() -> None:
     detector, method = two_heads(), made()
     state = method.state_dict()
-    mended(method, detector, random_batch(5)[0])
+    mend_batch(method, detector, random_batch(5)[0])
     assert state["slopes"].isinf().all()
     assert not method.state_dict()["slopes"].isinf().any()
 
@@ -245,7 +245,7 @@ def test_a_state_is_a_snapshot() -> None:
 def test_the_queue_keeps_its_memory_address() -> None:
     method, detector = made(), two_heads()
     place = method.slopes.data_ptr()
-    mended(method, detector, random_batch(1)[0])
+    mend_batch(method, detector, random_batch(1)[0])
     method.load_state_dict(method.state_dict())
     assert method.slopes.data_ptr() == place
     assert method.slopes.isfinite().all()
@@ -278,7 +278,7 @@ def test_estimates_are_made_once_per_epoch(monkeypatch: pytest.MonkeyPatch) -> N
     assert method.estimator is not None
     result = equations.BoxNoise(0.3, 0.1)
     monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", lambda *arguments: result)
-    mended(method, two_heads(), random_batch(1)[0])
+    mend_batch(method, two_heads(), random_batch(1)[0])
     assert method.end_epoch(0, is_warm_up=False).keys() >= {"box_noise", "label_noise"}
     assert method.alpha == pytest.approx(0.045)
     assert "box_noise" in method.report()

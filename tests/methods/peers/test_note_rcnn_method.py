@@ -163,7 +163,7 @@ def test_the_stages_are_two_phases() -> None:
     assert phases == [True, True, False, False, False, False]
 
 
-def remembered(made: NoteRcnn) -> None:
+def fill_memory(made: NoteRcnn) -> None:
     """Store losses of five annotations of two labels in the last plain epoch of two."""
     state = made.state_dict()
     state["losses"][:5] = torch.tensor([0.2, 0.1, 1.0, 3.0, 2.0])
@@ -174,7 +174,7 @@ def remembered(made: NoteRcnn) -> None:
 
 def test_seeds_are_chosen_when_the_plain_stage_ends_and_only_then() -> None:
     made = method()
-    remembered(made)
+    fill_memory(made)
     assert made.end_epoch(0, is_warm_up=False) == {}
     assert not made.state_dict()["is_seed"].any()
     assert made.end_epoch(1, is_warm_up=False) == {"seeds": 3 / 5}  # ceil(1.5) + 1 of 5
@@ -192,7 +192,7 @@ def test_an_epoch_without_visits_has_no_seeds() -> None:
 
 def test_a_method_resumes_from_its_state_in_the_same_memory() -> None:
     first, second = method(), method()
-    remembered(first)
+    fill_memory(first)
     state = first.state_dict()
     second.load_state_dict(state)
     assert second.end_epoch(1, is_warm_up=False) == first.end_epoch(1, is_warm_up=False) != {}

@@ -19,7 +19,7 @@ LAUGHS = (
 )
 
 
-def refused(
+def message_of_import(
     run: Path, file: Path, words: str, export: Path | None = None, kind: Any = DataError
 ) -> None:
     with pytest.raises(kind, match=words):
@@ -52,7 +52,7 @@ def refused(
 def test_a_file_that_is_no_export_is_reported(tmp_path: Path, content: bytes, words: str) -> None:
     run = audit_run(tmp_path)
     (tmp_path / "back").write_bytes(content)
-    refused(run, tmp_path / "back", words)
+    message_of_import(run, tmp_path / "back", words)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_export_is_reported(tmp_path: Path, content: bytes, wo
 def test_xml_that_is_no_export_is_reported(tmp_path: Path, content: bytes, words: str) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     (tmp_path / "back.xml").write_bytes(content)
-    refused(run, tmp_path / "back.xml", words, out)
+    message_of_import(run, tmp_path / "back.xml", words, out)
 
 
 def test_odd_numbers_in_boxes_say_nothing(tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_a_zip_file_is_read_or_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
         archive.writestr("images/a.png", b"")
-    refused(run, tmp_path / "empty.zip", "does not contain annotations.xml", out)
+    message_of_import(run, tmp_path / "empty.zip", "does not contain annotations.xml", out)
     with zipfile.ZipFile(tmp_path / "full.zip", "w") as archive:
         archive.writestr("annotations.xml", (out / "annotations.xml").read_bytes())
     whole = (tmp_path / "full.zip").read_bytes()
     (tmp_path / "torn.zip").write_bytes(whole[: len(whole) // 2])
-    refused(run, tmp_path / "torn.zip", "cannot be read as a zip file", out)
+    message_of_import(run, tmp_path / "torn.zip", "cannot be read as a zip file", out)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -159,7 +159,7 @@ def test_a_zip_file_whose_content_is_spoilt_is_reported(tmp_path: Path, method: 
     data = bytearray(path.read_bytes())
     data[60:90] = bytes(one ^ 0x5A for one in data[60:90])
     path.write_bytes(data)
-    refused(run, path, "cannot be read as a zip file", out)
+    message_of_import(run, path, "cannot be read as a zip file", out)
 
 
 def test_files_of_another_dataset_are_reported(tmp_path: Path) -> None:
@@ -168,23 +168,25 @@ def test_files_of_another_dataset_are_reported(tmp_path: Path) -> None:
     drawn.boxes[0] = [21, 10, 60, 40]
     _, out = exported_audit(tmp_path / "two", "label-studio", drawn)
     words = "was not exported from .*name the run"
-    refused(run, submitted(out, tmp_path / "back.json"), words)
+    message_of_import(run, submitted(out, tmp_path / "back.json"), words)
     _, out = exported_audit(tmp_path / "three", "cvat", drawn)
-    refused(run, out / "annotations.xml", words)
+    message_of_import(run, out / "annotations.xml", words)
 
 
 def test_an_export_to_another_tool_is_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     other = export(run, tmp_path / "studio", "label-studio").out
-    refused(run, out / "annotations.xml", "an export to label-studio, but .* is from cvat", other)
+    message_of_import(
+        run, out / "annotations.xml", "an export to label-studio, but .* is from cvat", other
+    )
 
 
 def test_a_missing_or_invalid_manifest_is_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     back = tmp_path / "back.xml"
     back.write_bytes((out / "annotations.xml").read_bytes())
-    refused(run, back, "by --export", kind=UsageError)
-    refused(run, back, "no such file", tmp_path / "nowhere", kind=UsageError)
+    message_of_import(run, back, "by --export", kind=UsageError)
+    message_of_import(run, back, "no such file", tmp_path / "nowhere", kind=UsageError)
     for content, words in (
         ("", "is not the export.json"),
         ("[]", "is not the export.json"),
@@ -199,26 +201,26 @@ def test_a_missing_or_invalid_manifest_is_reported(tmp_path: Path) -> None:
         ),
     ):
         (tmp_path / "m.json").write_text(content)
-        refused(run, back, words, tmp_path / "m.json")
+        message_of_import(run, back, words, tmp_path / "m.json")
 
 
 def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
-    refused(run, tmp_path / "nowhere.json", "no such file", kind=UsageError)
-    refused(run, tmp_path, "is a folder", kind=UsageError)
+    message_of_import(run, tmp_path / "nowhere.json", "no such file", kind=UsageError)
+    message_of_import(run, tmp_path, "is a folder", kind=UsageError)
 
 
 def test_a_run_without_an_audit_is_reported(tmp_path: Path) -> None:
     run = drawn_run(tmp_path)
     (tmp_path / "back.json").write_text("[]")
-    refused(run, tmp_path / "back.json", "`boxmend audit", kind=UsageError)
+    message_of_import(run, tmp_path / "back.json", "`boxmend audit", kind=UsageError)
 
 
 def test_a_huge_file_is_reported_before_it_is_read(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate((1 << 30) + 1)  # takes no room
-    refused(run, tmp_path / "huge.json", "more than the limit of 1,073,741,824")
+    message_of_import(run, tmp_path / "huge.json", "more than the limit of 1,073,741,824")
 
 
 def test_whatever_is_torn_from_an_export_is_reported(tmp_path: Path) -> None:
@@ -226,7 +228,7 @@ def test_whatever_is_torn_from_an_export_is_reported(tmp_path: Path) -> None:
     whole = submitted(out, tmp_path / "back.json").read_bytes()
     for end in range(1, len(whole), 997):
         (tmp_path / "torn.json").write_bytes(whole[:end])
-        refused(run, tmp_path / "torn.json", "is not a JSON export", kind=BoxmendError)
+        message_of_import(run, tmp_path / "torn.json", "is not a JSON export", kind=BoxmendError)
     assert json.loads(whole)
 
 
@@ -239,13 +241,13 @@ def test_a_zip_file_that_unpacks_to_too_much_is_refused(
         archive.writestr("annotations.xml", head + image * 100_000 + end)
     monkeypatch.setenv("BOXMEND_MAX_EXPORT_BYTES", "100KiB")
     words = r"bomb\.zip: annotations\.xml in it: 800,0.. bytes .*BOXMEND_MAX_EXPORT_BYTES"
-    refused(run, tmp_path / "bomb.zip", words, out)
+    message_of_import(run, tmp_path / "bomb.zip", words, out)
     monkeypatch.delenv("BOXMEND_MAX_EXPORT_BYTES")
     monkeypatch.setenv("BOXMEND_MAX_EXPORT_ELEMENTS", "50000")
     words = r"bomb\.zip: 50,001 elements .*BOXMEND_MAX_EXPORT_ELEMENTS"
-    refused(run, tmp_path / "bomb.zip", words, out)
+    message_of_import(run, tmp_path / "bomb.zip", words, out)
     monkeypatch.delenv("BOXMEND_MAX_EXPORT_ELEMENTS")
-    refused(run, tmp_path / "bomb.zip", "has none of the exported images", out)
+    message_of_import(run, tmp_path / "bomb.zip", "has none of the exported images", out)
 
 
 def test_a_json_export_of_too_many_values_is_refused(
@@ -254,4 +256,6 @@ def test_a_json_export_of_too_many_values_is_refused(
     run = audit_run(tmp_path)
     (tmp_path / "back.json").write_bytes(b"[" + b"{}," * 400_000 + b"{}]")
     monkeypatch.setenv("BOXMEND_MAX_RECORD_VALUES", "100000")
-    refused(run, tmp_path / "back.json", r"back\.json: 800,002 values .*MAX_RECORD_VALUES")
+    message_of_import(
+        run, tmp_path / "back.json", r"back\.json: 800,002 values .*MAX_RECORD_VALUES"
+    )

@@ -25,7 +25,7 @@ def tall(height: float) -> Box:
     return (0, 0, 10, height)
 
 
-def known(values: np.ndarray | None) -> np.ndarray:
+def without_nan(values: np.ndarray | None) -> np.ndarray:
     assert values is not None
     return values
 
@@ -34,29 +34,29 @@ class TestMistakenness:
     def test_a_detection_of_the_same_label_lowers_the_suspicion(self) -> None:
         detections = detected((0, VAN, 0.75, tall(8)))
         result = mistakenness.suspect_annotations(annotated([BOX], [VAN]), detections)
-        assert known(result.labels).tolist() == [(-0.75 + 1) / 2]
+        assert without_nan(result.labels).tolist() == [(-0.75 + 1) / 2]
         # IoU 0.8: i = (1 - 0.8) / 0.5 = 0.4
-        assert known(result.boxes)[0] == pytest.approx((0.75 * (2 * 0.4 - 1) + 1) / 2)
+        assert without_nan(result.boxes)[0] == pytest.approx((0.75 * (2 * 0.4 - 1) + 1) / 2)
 
     def test_a_detection_of_another_label_raises_the_suspicion(self) -> None:
         detections = detected((0, BUS, 0.75, BOX))
         result = mistakenness.suspect_annotations(annotated([BOX], [VAN]), detections)
-        assert known(result.labels).tolist() == [(0.75 + 1) / 2]
-        assert known(result.boxes).tolist() == [(0.75 * -1 + 1) / 2]  # IoU 1: i = 0
+        assert without_nan(result.labels).tolist() == [(0.75 + 1) / 2]
+        assert without_nan(result.boxes).tolist() == [(0.75 * -1 + 1) / 2]  # IoU 1: i = 0
 
     @pytest.mark.parametrize(("height", "is_matched"), [(5, True), (4.9, False)])
     def test_half_an_overlap_is_enough(self, height: float, is_matched: bool) -> None:
         detections = detected((0, BUS, 0.5, tall(height)))
         result = mistakenness.suspect_annotations(annotated([BOX], [VAN]), detections)
-        assert (known(result.labels)[0] == 0.75) == is_matched
-        assert known(result.labels)[0] == (0.75 if is_matched else 0.5)
+        assert (without_nan(result.labels)[0] == 0.75) == is_matched
+        assert without_nan(result.labels)[0] == (0.75 if is_matched else 0.5)
 
     def test_without_a_match_the_label_is_in_the_middle_and_the_box_suspicious(self) -> None:
         result = mistakenness.suspect_annotations(
             annotated([BOX], [VAN]), detected((0, VAN, 0.9, FAR))
         )
-        assert known(result.labels).tolist() == [0.5]
-        assert known(result.boxes).tolist() == [1]
+        assert without_nan(result.labels).tolist() == [0.5]
+        assert without_nan(result.boxes).tolist() == [1]
 
     def test_the_most_confident_detection_chooses_first_and_the_next_takes_what_is_free(
         self,
@@ -65,13 +65,13 @@ class TestMistakenness:
         dataset = annotated([BOX, tall(8)], [VAN, VAN])
         detections = detected((0, VAN, 0.25, BOX), (0, BUS, 0.75, BOX))
         result = mistakenness.suspect_annotations(dataset, detections)
-        assert known(result.labels).tolist() == [(0.75 + 1) / 2, (-0.25 + 1) / 2]
+        assert without_nan(result.labels).tolist() == [(0.75 + 1) / 2, (-0.25 + 1) / 2]
 
     def test_detections_of_other_images_do_not_count(self) -> None:
         dataset = annotated([BOX, BOX], [VAN, VAN], images=[0, 2])
         detections = detected((2, BUS, 0.5, BOX), (1, BUS, 1.0, BOX))
         result = mistakenness.suspect_annotations(dataset, detections)
-        assert known(result.labels).tolist() == [0.5, 0.75]
+        assert without_nan(result.labels).tolist() == [0.5, 0.75]
 
     def test_there_are_no_default_flags(self) -> None:
         result = mistakenness.suspect_annotations(annotated([BOX], [VAN]), detected())
@@ -85,18 +85,18 @@ class TestHotcoco:
     ) -> None:
         dataset = annotated([FAR, BOX], [VAN, VAN])
         result = hotcoco.suspect_annotations(dataset, detected((0, BUS, score, tall(8))))
-        assert known(result.labels).tolist() == [0, score]
-        assert known(result.is_label_flagged).tolist() == [False, is_flagged]
+        assert without_nan(result.labels).tolist() == [0, score]
+        assert without_nan(result.is_label_flagged).tolist() == [False, is_flagged]
 
     def test_not_where_one_of_the_own_label_found_it_too(self) -> None:
         detections = detected((0, BUS, 0.75, BOX), (0, VAN, 0.5, BOX))
-        assert known(
+        assert without_nan(
             hotcoco.suspect_annotations(annotated([BOX], [VAN]), detections).labels
         ).tolist() == [0]
 
     def test_the_surest_of_several_counts(self) -> None:
         detections = detected((0, BUS, 0.5, BOX), (0, TRUCK, 0.75, BOX), (0, BUS, 0.25, BOX))
-        assert known(
+        assert without_nan(
             hotcoco.suspect_annotations(annotated([BOX], [VAN]), detections).labels
         ).tolist() == [0.75]
 
@@ -109,7 +109,7 @@ class TestHotcoco:
 
     def test_without_detections_nothing_is_suspicious(self) -> None:
         result = hotcoco.suspect_annotations(annotated([BOX], [VAN]), detected())
-        assert known(result.labels).tolist() == [0]
+        assert without_nan(result.labels).tolist() == [0]
 
 
 class TestObjectLab:
@@ -120,7 +120,7 @@ class TestObjectLab:
         # Similarity 0.9 IoU + 0.1 exp(-0.1 distance of centres): IoU 0.6, centres (5, 5) and (5,
         # 3).
         similarity = 0.9 * 0.6 + 0.1 * math.exp(-0.1 * 2)
-        assert known(result.boxes)[0] == pytest.approx(1 - similarity)
+        assert without_nan(result.boxes)[0] == pytest.approx(1 - similarity)
 
     @pytest.mark.parametrize(("score", "is_sure"), [(0.99, True), (0.94, False)])
     def test_only_sure_detections_speak_against_a_label(self, score: float, is_sure: bool) -> None:
@@ -130,16 +130,16 @@ class TestObjectLab:
         detections = detected((0, BUS, score, tall(8)), (0, VAN, 0.5, FAR))
         result = objectlab.suspect_annotations(annotated([BOX], [VAN]), detections)
         similarity = 0.9 * 0.8 + 0.1 * math.exp(-0.1)
-        assert known(result.labels)[0] == pytest.approx(similarity if is_sure else 0)
+        assert without_nan(result.labels)[0] == pytest.approx(similarity if is_sure else 0)
 
     @pytest.mark.filterwarnings("ignore")  # of cleanlab's own pools of processes
     def test_flags_are_those_that_cleanlab_pools_into_images(self) -> None:
         pytest.importorskip("cleanlab")
         from cleanlab.object_detection.filter import find_label_issues
 
-        dataset, detections = crowded(np.random.default_rng(2))
+        dataset, detections = draw_crowded(np.random.default_rng(2))
         result = objectlab.suspect_annotations(dataset, detections)
-        is_flagged = known(result.is_label_flagged) | known(result.is_box_flagged)
+        is_flagged = without_nan(result.is_label_flagged) | without_nan(result.is_box_flagged)
         ours = np.zeros(len(dataset.images), np.bool_)
         np.logical_or.at(ours, dataset.image_rows, is_flagged)
         labels, predictions = [], []
@@ -156,14 +156,14 @@ class TestObjectLab:
     def test_no_annotations_are_no_trouble(self) -> None:
         pytest.importorskip("cleanlab")
         result = objectlab.suspect_annotations(annotated([], []), detected((0, VAN, 0.9, BOX)))
-        assert len(known(result.labels)) == 0
+        assert len(without_nan(result.labels)) == 0
 
     def test_an_image_without_detections_is_no_trouble(self) -> None:
         pytest.importorskip("cleanlab")
         result = objectlab.suspect_annotations(
             annotated([BOX, FAR], [VAN, BUS], images=[0, 1]), detected()
         )
-        assert known(result.labels).tolist() == known(result.boxes).tolist() == [0, 0]
+        assert without_nan(result.labels).tolist() == without_nan(result.boxes).tolist() == [0, 0]
 
     def test_without_cleanlab_the_message_says_how_to_install_it(
         self, monkeypatch: pytest.MonkeyPatch
@@ -173,7 +173,7 @@ class TestObjectLab:
             objectlab.suspect_annotations(annotated([BOX], [VAN]), detected())
 
 
-def crowded(rng: np.random.Generator) -> tuple[Dataset, Detections]:
+def draw_crowded(rng: np.random.Generator) -> tuple[Dataset, Detections]:
     """Twenty images with two objects each, some of them annotated far off, all detected well."""
     boxes, labels, images, collected = [], [], [], []
     for image in range(20):
@@ -198,10 +198,10 @@ class TestBoxmend:
         ]
         result = boxmend_finder.suspect_annotations(opened(dataset, visits), np.arange(4))
         # Doubt is 1 - exp(-loss); what was never judged is not doubted.
-        assert known(result.labels) == pytest.approx([1 / 2, 3 / 4, 0, 0])
-        assert known(result.is_label_flagged).tolist() == [False, True, True, False]
-        assert known(result.boxes) == pytest.approx([0, 0.4, 0.2, 0])
-        assert known(result.is_box_flagged).tolist() == [False, True, False, False]
+        assert without_nan(result.labels) == pytest.approx([1 / 2, 3 / 4, 0, 0])
+        assert without_nan(result.is_label_flagged).tolist() == [False, True, True, False]
+        assert without_nan(result.boxes) == pytest.approx([0, 0.4, 0.2, 0])
+        assert without_nan(result.is_box_flagged).tolist() == [False, True, False, False]
 
     def test_a_run_without_judgements_and_moves_has_no_suspicion(self) -> None:
         dataset = annotated([BOX], [VAN])
@@ -281,7 +281,7 @@ def test_crowds_and_unknown_labels_are_kept_from_the_finders() -> None:
 def test_the_order_of_annotations_and_detections_does_not_matter(finder: str) -> None:
     pytest.importorskip("cleanlab")
     rng = np.random.default_rng(5)
-    dataset, result = crowded(rng)
+    dataset, result = draw_crowded(rng)
     result = replace(  # some sure of another label, so that labels are suspected, too
         result,
         labels=np.where(np.arange(40) % 3 == 0, (result.labels + 1) % 3, result.labels),
@@ -296,10 +296,10 @@ def test_the_order_of_annotations_and_detections_does_not_matter(finder: str) ->
         result.boxes[columns],
     )
     after = OTHERS[finder](dataset.take(rows), shuffled)
-    assert known(after.labels).tolist() == known(before.labels)[rows].tolist()
-    assert known(before.labels).std() > 0
+    assert without_nan(after.labels).tolist() == without_nan(before.labels)[rows].tolist()
+    assert without_nan(before.labels).std() > 0
     if before.boxes is not None:
-        assert known(after.boxes).tolist() == before.boxes[rows].tolist()
+        assert without_nan(after.boxes).tolist() == before.boxes[rows].tolist()
         assert before.boxes.std() > 0
 
 

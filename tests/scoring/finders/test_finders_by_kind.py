@@ -27,7 +27,7 @@ def tall(height: float) -> Box:
     return (0, 0, 10, height)
 
 
-def offered(suspects: Suspects) -> MissingRanking:
+def ranking_of_missing(suspects: Suspects) -> MissingRanking:
     assert suspects.missing is not None
     return suspects.missing
 
@@ -73,7 +73,7 @@ class TestMistakennessByKind:
             (0, VAN, 0.9, BOX), (0, BUS, 0.95, FAR), (0, BUS, 0.96, AWAY), (0, VAN, 0.3, BOX)
         )
         detections = replace(detections, scores=np.array([0.9, 0.95, 0.96, 0.3]))
-        missing = offered(mistakenness.suspect_by_kind(dataset, detections))
+        missing = ranking_of_missing(mistakenness.suspect_by_kind(dataset, detections))
         assert missing.proposed.scores.tolist() == [0.95, 0.96, 0.3]
         assert missing.proposed.labels.tolist() == [BUS, BUS, VAN]
         assert missing.is_flagged.tolist() == [False, True, False]  # 0.95 is not above 0.95
@@ -88,14 +88,19 @@ class TestHotcocoByKind:
         result = hotcoco.suspect_by_kind(dataset, detections)
         assert result.annotations.keys() == {Kind.WRONG_LABEL}
         assert result.annotations[Kind.WRONG_LABEL].scores.tolist() == [0.75, 0]
-        missing = offered(result)
+        missing = ranking_of_missing(result)
         by_score = dict(zip(missing.proposed.scores.tolist(), missing.is_flagged, strict=True))
         assert by_score == {0.5: True, 0.25: False}
         assert set(missing.proposed.boxes[:, 0].tolist()) == {20, 80}
 
     def test_no_detections_give_no_missing_objects(self) -> None:
         assert (
-            len(offered(hotcoco.suspect_by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
+            len(
+                ranking_of_missing(
+                    hotcoco.suspect_by_kind(annotated([BOX], [VAN]), detected())
+                ).proposed
+            )
+            == 0
         )
 
 
@@ -120,7 +125,9 @@ class TestObjectLabByKind:
         detections = detected(
             (0, VAN, 0.99, BOX), (1, VAN, 0.99, BOX), (0, VAN, 0.96, near), (2, VAN, 0.5, FAR)
         )
-        missing = offered(objectlab.suspect_by_kind(replaced_images(dataset, 3), detections))
+        missing = ranking_of_missing(
+            objectlab.suspect_by_kind(replaced_images(dataset, 3), detections)
+        )
         # The score is the similarity with the nearest annotation of its class, 0.1 exp(-0.1 * 13),
         # or, where there is none, the least of all similarities times how unsure it is.
         least = 0.1 * math.exp(-0.1 * 13)
@@ -179,7 +186,7 @@ class TestObjectLabByKind:
             assert ranked.is_flagged is not None
             ours[dataset.image_rows[ranked.is_flagged]] = True
         by_boxes = ours.copy()
-        missing = offered(result)
+        missing = ranking_of_missing(result)
         ours[missing.proposed.image_rows[missing.is_flagged]] = True
         labels, predictions = [], []
         table = np.column_stack([detections.boxes, detections.scores])
@@ -195,9 +202,9 @@ class TestObjectLabByKind:
         pytest.importorskip("cleanlab")
         result = objectlab.suspect_by_kind(annotated([], []), detected())
         assert len(result.annotations[Kind.WRONG_LABEL].scores) == 0
-        assert len(offered(result).proposed) == 0
+        assert len(ranking_of_missing(result).proposed) == 0
         alone = objectlab.suspect_by_kind(annotated([], []), detected((0, VAN, 0.99, BOX)))
-        assert len(offered(alone).proposed) == 1
+        assert len(ranking_of_missing(alone).proposed) == 1
 
 
 def replaced_images(dataset: Dataset, number: int) -> Dataset:
@@ -256,8 +263,8 @@ def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
     assert ranked.scores.tolist() == [0.5, 0.4]
     assert ranked.is_flagged is not None
     assert ranked.is_flagged.tolist() == [True, False]
-    assert offered(result).proposed.scores.tolist() == [0.5, 0.2]
-    assert offered(result).is_flagged.tolist() == [True, False]
+    assert ranking_of_missing(result).proposed.scores.tolist() == [0.5, 0.2]
+    assert ranking_of_missing(result).is_flagged.tolist() == [True, False]
 
 
 def small_world(

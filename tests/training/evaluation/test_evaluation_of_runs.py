@@ -46,7 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     torch.set_num_threads(threads)
 
 
-def relabelled(place: Path, **names: str) -> Dataset:
+def rename_labels(place: Path, **names: str) -> Dataset:
     """The part `val` with some classes called otherwise."""
     dataset = boxmend.load(f"{place / 'toys'}:val")
     dataset.label_names = tuple(names.get(name, name) for name in dataset.label_names)
@@ -98,7 +98,7 @@ def test_the_scores_are_replaced_each_time(place: Path) -> None:
 
 def test_classes_are_matched_by_name_and_unknown_ones_noted(place: Path) -> None:
     plain = evaluate(place / "run", data=f"{place / 'toys'}:val")
-    evaluation = evaluate(place / "run", data=relabelled(place, star="comet", ring="halo"))
+    evaluation = evaluate(place / "run", data=rename_labels(place, star="comet", ring="halo"))
     assert evaluation.by_label["gear"] == plain.by_label["gear"]
     assert evaluation.by_label["comet"]["AP"] is None
     assert evaluation.by_label["comet"]["annotations"] == plain.by_label["star"]["annotations"]
@@ -111,7 +111,7 @@ def test_classes_are_matched_by_name_and_unknown_ones_noted(place: Path) -> None
 
 
 def test_unreadable_images_are_reported_and_have_no_detections(place: Path) -> None:
-    dataset = relabelled(place)
+    dataset = rename_labels(place)
     dataset.images.paths[2] = str(place / "gone.png")
     evaluation = evaluate(place / "run", data=dataset)
     assert len(evaluation.notes) == 1
@@ -205,6 +205,6 @@ def test_figures_that_cannot_be_saved_are_given_all_the_same(place: Path, tmp_pa
 
 
 def test_hostile_class_names_survive_in_the_file(place: Path) -> None:
-    evaluation = evaluate(place / "run", data=relabelled(place, star='<b>"=1+1"\ud800'))
+    evaluation = evaluate(place / "run", data=rename_labels(place, star='<b>"=1+1"\ud800'))
     written = json.loads((place / "run" / "evaluation.json").read_bytes())
     assert list(written["by_label"]) == list(evaluation.by_label)

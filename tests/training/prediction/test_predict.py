@@ -25,7 +25,7 @@ from tests.training.prediction.prediction_runs import (
 )
 
 
-def seen(picture: np.ndarray) -> PaddedDetections:
+def detections_in(picture: np.ndarray) -> PaddedDetections:
     """Return the detections of the model in pixels [H, W, 3] that need no scaling."""
     height, width = picture.shape[:2]
     canvas = np.zeros((1, 3, -(-height // 32) * 32, -(-width // 32) * 32), np.uint8)
@@ -44,7 +44,7 @@ def boxes_of(results: list[dict[str, Any]]) -> np.ndarray:
 def test_results_are_what_the_detector_finds(finished: Path, tmp_path: Path) -> None:
     path = drawn(tmp_path / "a.png", SIDE, 64)
     results = list(predict(finished, [path]).results())
-    expected = seen(pixels(SIDE, 64))
+    expected = detections_in(pixels(SIDE, 64))
     number = int(expected.is_detection.sum())
     assert len(results) == number > 3
     labels = expected.labels[0, :number].tolist()
@@ -60,7 +60,7 @@ def test_results_are_what_the_detector_finds(finished: Path, tmp_path: Path) -> 
 def test_boxes_are_in_pixels_of_the_image_whatever_its_size(finished: Path, tmp_path: Path) -> None:
     path = drawn(tmp_path / "large.png", 4 * SIDE, 4 * 50)
     results = list(predict(finished, [path]).results())
-    expected = seen(resize(pixels(4 * SIDE, 4 * 50), SIDE, 50))
+    expected = detections_in(resize(pixels(4 * SIDE, 4 * 50), SIDE, 50))
     result = expected.boxes[0, expected.is_detection[0]]
     assert len(results) == len(result) > 3
     np.testing.assert_allclose(boxes_of(results), 4 * result, atol=5e-3)

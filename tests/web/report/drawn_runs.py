@@ -27,7 +27,7 @@ def drawn_run(
     """The folder of a finished run without warm-up; its data lie in `folder` as COCO."""
     dataset = made_dataset(boxes, names=names, folder=folder / "pictures")
     if files is not None:
-        dataset = renamed(dataset, files, folder / "pictures")
+        dataset = rename_files(dataset, files, folder / "pictures")
     dataset.save(folder / "data", format="coco")
     address = str(folder / "data")
     run = run_on(
@@ -44,7 +44,7 @@ def drawn_run(
     return run
 
 
-def renamed(dataset: Dataset, files: Sequence[str], folder: Path) -> Dataset:
+def rename_files(dataset: Dataset, files: Sequence[str], folder: Path) -> Dataset:
     """The same dataset with other names of its image files, drawn again."""
     for name in files:
         Image.new("RGB", (100, 100), (90, 120, 60)).save(folder / name, "PNG")
