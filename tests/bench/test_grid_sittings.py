@@ -82,7 +82,7 @@ def test_a_run_takes_lines_from_elsewhere_and_leaves_what_it_has_no_time_for(
     assert f"table1 --results {path} --results {results}" in capsys.readouterr().err
     both = ["--results", str(path), "--results", str(results)]
     assert run(["bench", "table", "table1", *both, "--json"]) == 0
-    table = {row["name"]: row["squares"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    table = {row["name"]: row["entries"] for row in json.loads(capsys.readouterr().out)["rows"]}
     for method in ("mend", "br"):
         cells = table[method]["label40-box40"]["cells"]
         assert cells == [f"label40-box40-{method}-0"]

@@ -211,15 +211,15 @@ def test_the_json_says_the_same_in_fractions() -> None:
         "voc_ap50_area",
     )
     rows = {row["name"]: row for row in document["rows"]}
-    mend = rows["mend"]["squares"]["label40-box40"]
+    mend = rows["mend"]["entries"]["label40-box40"]
     assert mend["mean"] == pytest.approx(0.55)
     assert mend["seeds"] == [0, 1]
     assert mend["best"] is True
     assert rows["clean"]["is_reference"] is True
-    assert rows["ca-bbc"]["squares"]["label40-box40"]["failed"] == [
+    assert rows["ca-bbc"]["entries"]["label40-box40"]["failed"] == [
         "symmetric0.4-uniform0.4-ca-bbc-0"
     ]
-    assert rows["mend"]["squares"]["label0-box40"]["mean"] is None
+    assert rows["mend"]["entries"]["label0-box40"]["mean"] is None
 
 
 def _refused(constant: str) -> None:

@@ -86,7 +86,7 @@ def test_files_and_folders_of_results_can_be_named(
         status, outcome = answer(capsys, "bench", "table", "core", *tokens)
         assert status == 0
         rows = {row["name"]: row for row in outcome["rows"]}
-        assert rows["mend"]["squares"]["label40-box40"]["mean"] == pytest.approx(0.7)
+        assert rows["mend"]["entries"]["label40-box40"]["mean"] == pytest.approx(0.7)
 
 
 def test_without_results_the_message_names_the_command_that_makes_them(
@@ -187,7 +187,7 @@ def test_an_incomplete_line_is_reported_on_stderr(
     status, outcome = answer(capsys, "bench", "table", "core")
     assert status == 0
     rows = {row["name"]: row for row in outcome["rows"]}
-    assert rows["mend"]["squares"]["label40-box40"]["mean"] is None
+    assert rows["mend"]["entries"]["label40-box40"]["mean"] is None
     run(["bench", "table", "core"])
     assert "line 3 was cut off" in capsys.readouterr().err
 

@@ -239,10 +239,10 @@ def test_verdicts_on_the_fixes_of_a_training_run_are_gone_by(tmp_path: Path) -> 
 def test_options_of_settled_visits_do_not_apply_to_fixes(
     tmp_path: Path, choices: dict[str, Any]
 ) -> None:
-    with pytest.raises(UsageError, match="apply to settled visits, not to fixes"):
+    with pytest.raises(UsageError, match="apply to the visits of a training, not to fixes"):
         ApplySettings(precision=0.9, **choices)
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL)
-    with pytest.raises(UsageError, match="apply to settled visits, not to fixes"):
+    with pytest.raises(UsageError, match="apply to the visits of a training, not to fixes"):
         boxmend.apply(run, tmp_path / "out", ApplySettings(**choices))
 
 
