@@ -40,7 +40,7 @@ def opinion_and_arguments(
     """An opinion, and what the parts were called with."""
     calls: dict[str, tuple[Any, ...]] = {}
 
-    def recorded(module: Any, name: str) -> None:
+    def record(module: Any, name: str) -> None:
         original = getattr(module, name)
 
         def call(*arguments: Any) -> Any:
@@ -50,8 +50,8 @@ def opinion_and_arguments(
         monkeypatch.setattr(module, name, call)
 
     for name in ("judge_labels", "find_repeats", "find_missing"):
-        recorded(judging, name)
-    recorded(box_model, "fit_box_model")
+        record(judging, name)
+    record(box_model, "fit_box_model")
     return judge_annotations(*make_inputs(), np.random.default_rng(0)), calls
 
 

@@ -213,14 +213,14 @@ def test_cells_leave_with_the_runner_and_two_runners_finish_them(
     for key, value in _longer().items():
         command += ["--set", f"{key}={value}"]
 
-    def begun() -> "subprocess.Popen[bytes]":
+    def begin() -> "subprocess.Popen[bytes]":
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
 
     folders = [
         tmp_path / "voc320/cells" / f"label40-box40-{name}-0" for name in ("baseline", "mend")
     ]
-    runner = begun()
+    runner = begin()
     wait_for(folders[1] / "run" / "metrics.jsonl", lines=2)
     runner.send_signal(number)
     runner.communicate(timeout=120)
@@ -231,7 +231,7 @@ def test_cells_leave_with_the_runner_and_two_runners_finish_them(
         time.sleep(0.1)
     assert State.FAILED not in {state_of(folder) for folder in folders}
 
-    both = [begun(), begun()]
+    both = [begin(), begin()]
     answers = [json.loads(one.communicate(timeout=300)[0]) for one in both]
     assert [one.returncode for one in both] == [0, 0]
     for answer in answers:

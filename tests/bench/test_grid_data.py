@@ -64,11 +64,11 @@ def test_noise_is_made_once_however_many_ask(
     plan = ready(toys, tmp_path)
     made = []
 
-    def counted(*arguments: object) -> object:
+    def count_call(*arguments: object) -> object:
         made.append(arguments)
         return write_noisy(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(noisy_data, "write_noisy", counted)
+    monkeypatch.setattr(noisy_data, "write_noisy", count_call)
     threads = [
         threading.Thread(target=noisy_data.noisy_data, args=(plan.root, job_of(plan)))
         for _ in range(4)

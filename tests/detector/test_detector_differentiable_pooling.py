@@ -139,10 +139,10 @@ def test_slopes_are_those_of_a_smooth_map(number_of_levels: int) -> None:
         [[[33.1, 41.3, 98.7, 130.9]], [[57.3, 9.1, 330.7, 402.3]]], dtype=torch.float64
     ).requires_grad_()
 
-    def pooled(sides: Tensor) -> Tensor:
+    def pool_sides(sides: Tensor) -> Tensor:
         return pool_with_slopes([level[:, :1] for level in levels], sides, canvas, size=2)
 
-    assert torch.autograd.gradcheck(pooled, boxes, eps=1e-5, atol=1e-6)
+    assert torch.autograd.gradcheck(pool_sides, boxes, eps=1e-5, atol=1e-6)
 
 
 def test_gradients_of_maps_equal_those_of_roi_align() -> None:

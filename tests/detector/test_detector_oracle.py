@@ -52,14 +52,14 @@ def change_attributes(target: Any, **values: Any) -> Iterator[None]:
 def as_masks(drawn: Sample, number: int, images: list[int]) -> Any:
     """A sampler for torchvision that returns what ours drew, for `number` rows an image."""
 
-    def scattered(chosen: Tensor) -> list[Tensor]:
+    def scatter(chosen: Tensor) -> list[Tensor]:
         masks = torch.zeros(len(images), number + 1, dtype=torch.uint8)
         rows = torch.where(chosen, drawn.rows, number)
         masks.scatter_(1, rows, 1)
         return [mask[:count] for mask, count in zip(masks, images, strict=True)]
 
     positive, negative = drawn.is_positive, drawn.is_sampled & ~drawn.is_positive
-    return lambda labels: (scattered(positive), scattered(negative))
+    return lambda labels: (scatter(positive), scatter(negative))
 
 
 @pytest.mark.parametrize("name", DETECTORS)

@@ -94,7 +94,7 @@ def test_edges_lie_at_their_expected_positions_given_box_and_vote(box_noise: flo
 
 def test_edges_annotated_at_the_border_move_half_as_far_if_there_are_many() -> None:
     # the same box in the middle of the image and at its left border; the vote is 4 px inside
-    def moved(method: Mend, left: float) -> Tensor:
+    def movement(method: Mend, left: float) -> Tensor:
         box, vote = [left, 10, left + 20, 30], [left + 4, 10, left + 20, 30]
         scorer = TableScorer(table([FIRST, FIRST], [vote] * 2))
         proposals = proposals_of([box], [0.9])
@@ -105,22 +105,22 @@ def test_edges_annotated_at_the_border_move_half_as_far_if_there_are_many() -> N
         make_mend(Rates(box=0.4), num_proposals=1),
         make_mend(Rates(box=0.4), num_proposals=1),
     )
-    free = moved(method, 20.0)
+    free = movement(method, 20.0)
     assert float(free[0, 0, 0]) > 2
-    torch.testing.assert_close(moved(method, 0.0), free)  # nothing is known yet
+    torch.testing.assert_close(movement(method, 0.0), free)  # nothing is known yet
     assert (
         method.end_epoch(0, is_warm_up=False)["held_at_border"] == 0.5
     )  # one edge at the border, none near it
-    torch.testing.assert_close(moved(method, 20.0), free)
-    torch.testing.assert_close(moved(method, 0.0), free / 2)
+    torch.testing.assert_close(movement(method, 20.0), free)
+    torch.testing.assert_close(movement(method, 0.0), free / 2)
     other.load_state_dict(method.state_dict())
-    torch.testing.assert_close(moved(other, 0.0), free / 2)
+    torch.testing.assert_close(movement(other, 0.0), free / 2)
     for _ in range(9):
-        moved(other, 5.0)  # 0.25 of the side away from it
+        movement(other, 5.0)  # 0.25 of the side away from it
     assert other.end_epoch(1, is_warm_up=False)["held_at_border"] == 0.0
-    torch.testing.assert_close(moved(other, 0.0), free)
+    torch.testing.assert_close(movement(other, 0.0), free)
     untold = make_mend(Rates(), num_proposals=1)
-    moved(untold, 0.0)
+    movement(untold, 0.0)
     assert (
         untold.end_epoch(0, is_warm_up=False)["held_at_border"] == 0.0
     )  # where no box is mended, none is held

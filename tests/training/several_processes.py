@@ -102,13 +102,13 @@ def in_double() -> Iterator[None]:
     def images(*arguments: Tensor) -> Tensor:
         return normalise(*arguments).double()
 
-    def aligned(level: Tensor, rois: Tensor, **options: Any) -> Any:
+    def align(level: Tensor, rois: Tensor, **options: Any) -> Any:
         return roi_align(level, rois.to(level.dtype), **options)
 
     with (
         patch("boxmend.training.train.make_detector", network),
         patch("boxmend.detector.faster_rcnn.normalise", images),
-        patch("boxmend.detector.pooling.roi_align", aligned),
+        patch("boxmend.detector.pooling.roi_align", align),
     ):
         yield
 
@@ -117,11 +117,11 @@ def in_double() -> Iterator[None]:
 def after_each_step(do: Callable[[Training], None]) -> Iterator[None]:
     step = Training.train_on
 
-    def watched(training: Training, batch: Batch) -> None:
+    def watch(training: Training, batch: Batch) -> None:
         step(training, batch)
         do(training)
 
-    with patch.object(Training, "train_on", watched):
+    with patch.object(Training, "train_on", watch):
         yield
 
 

@@ -47,11 +47,11 @@ def test_each_step_has_its_rate_and_its_random_numbers(
     seeds: list[int] = []
     start = training.random_numbers.start
 
-    def noted(seed: int) -> None:
+    def note_seed(seed: int) -> None:
         seeds.append(seed)
         start(seed)
 
-    monkeypatch.setattr(training.random_numbers, "start", noted)
+    monkeypatch.setattr(training.random_numbers, "start", note_seed)
     rates = []
     for batch in training.loader.epoch(0):
         training.train_on(batch)

@@ -150,14 +150,14 @@ def test_what_was_accepted_wins_and_of_both_the_later(dataset: Dataset) -> None:
     made = [Fix("label", LABEL, 0, 1.0), Fix("box", BOX, 0, 1.0), Fix("gone", SPURIOUS, 0, 0.1)]
     fixes = table_of(dataset, made)
 
-    def taken(*words: str) -> list[str]:
+    def take_after(*words: str) -> list[str]:
         return [fixes.ids[row] for row in choose_fixes(fixes, make_verdicts(*words), 0.95).rows]
 
-    assert taken() == ["label", "box"]
-    assert taken("gone accept") == ["gone"]
-    assert taken("gone accept", "label accept") == ["label", "box"]
-    assert taken("label accept", "gone accept") == ["gone"]
-    assert taken("label reject", "gone accept") == ["gone"]
+    assert take_after() == ["label", "box"]
+    assert take_after("gone accept") == ["gone"]
+    assert take_after("gone accept", "label accept") == ["label", "box"]
+    assert take_after("label accept", "gone accept") == ["gone"]
+    assert take_after("label reject", "gone accept") == ["gone"]
 
 
 def test_a_rejected_removal_does_not_stand_in_the_way(dataset: Dataset) -> None:

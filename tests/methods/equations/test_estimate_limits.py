@@ -49,14 +49,14 @@ def prescreen_refits(
     """Run a prescreen with scripted refits: the gain, the rate and the matrix of each."""
     script = iter(refits)
 
-    def refitted(rows: Any, fit: Any, transition: Tensor, belief: Belief) -> Any:
+    def refit(rows: Any, fit: Any, transition: Tensor, belief: Belief) -> Any:
         step = next(script)
         assert belief.full == step["is_full"]
         matrix = step.get("matrix", fit.model.transition)
         model = NoiseModel(step["rate"], 1.0, matrix, step["is_full"])
         return fit._replace(model=model, value=fit.value + step["gain"])
 
-    monkeypatch.setattr("boxmend.methods.equations.prescreen._refit", refitted)
+    monkeypatch.setattr("boxmend.methods.equations.prescreen._refit", refit)
     prescreened = prescreen_labels(*clusters(), NUM_LABELS)
     assert list(script) == []  # all were asked for
     return prescreened

@@ -286,12 +286,12 @@ def test_only_the_second_time_has_gradients(annotations: BatchAnnotations) -> No
 
     calls, ordinary = 0, detector.roi_outputs
 
-    def counted(features: Features, boxes: Tensor) -> Any:
+    def count_call(features: Features, boxes: Tensor) -> Any:
         nonlocal calls
         calls += torch.is_grad_enabled()
         return ordinary(features, boxes)
 
-    detector.roi_outputs = counted  # type: ignore[method-assign]
+    detector.roi_outputs = count_call  # type: ignore[method-assign]
     _, losses = method.losses(work_on(detector, annotations, MIDDLE))
     assert calls == 2  # decoded boxes and drawn ones, beside the RoIs with their spread
     assert lengths(total(losses), detector.network) == pytest.approx(whole)

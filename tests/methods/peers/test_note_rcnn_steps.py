@@ -340,12 +340,12 @@ def test_padding_is_inert(progress: TrainingProgress, annotations: BatchAnnotati
     keys = {shape: torch.rand(shape) for shape in [(3, 150 + 5), (3, 150 + 8)]}
     keys[3, 158][:, :155] = keys[3, 155]
 
-    def fixed(work_: Any) -> Any:
+    def fix_work(work_: Any) -> Any:
         draw = work_.draw
         return replace(work_, draw=lambda shape: keys.get(tuple(shape), draw(shape)))
 
-    outcome, losses = one.losses(fixed(context))
-    wider, same = other.losses(fixed(wide))
+    outcome, losses = one.losses(fix_work(context))
+    wider, same = other.losses(fix_work(wide))
     for name in LOSSES:
         torch.testing.assert_close(same[name], losses[name])
     assert wider.loss[:, -3:].isnan().all()

@@ -114,13 +114,13 @@ PLACED = st.lists(st.tuples(st.integers(0, 3), BOXES), max_size=12)
 def test_best_overlaps_are_those_of_looking_at_all_pairs(
     boxes: list[tuple[int, Box]], true: list[tuple[int, Box]]
 ) -> None:
-    def parted(placed: list[tuple[int, Box]]) -> tuple[np.ndarray, np.ndarray]:
+    def split_columns(placed: list[tuple[int, Box]]) -> tuple[np.ndarray, np.ndarray]:
         return (
             np.array([image for image, _ in placed], np.int64),
             np.array([box for _, box in placed], np.float64).reshape(-1, 4),
         )
 
-    best = find_best_iou(*parted(boxes), *parted(true))
+    best = find_best_iou(*split_columns(boxes), *split_columns(true))
     for k, (image, box) in enumerate(boxes):
         expected = [
             float(compute_iou(np.array(box, np.float64), np.array(other, np.float64)))

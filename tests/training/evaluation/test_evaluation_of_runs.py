@@ -150,11 +150,11 @@ def test_a_batch_beyond_the_limit_is_replaced_by_the_usual_one(
     sizes: list[int] = []
     detect = vars(annotated)["detect"]
 
-    def watched(detector: Any, loader: Any, batch_size: int, **options: Any) -> Any:
+    def watch(detector: Any, loader: Any, batch_size: int, **options: Any) -> Any:
         sizes.append(batch_size)
         return detect(detector, loader, batch_size, **options)
 
-    monkeypatch.setattr(annotated, "detect", watched)
+    monkeypatch.setattr(annotated, "detect", watch)
     evaluate(a_run_with({"batch_size": stored}, tmp_path / "run"), data=f"{place / 'toys'}:val")
     assert sizes == [used]
 

@@ -189,12 +189,12 @@ def test_pictures_are_remembered_up_to_a_size(
     cutter = Cutter(open_session(plain_run(tmp_path)).dataset.images)
     sizes = list[int]()
 
-    def recorded(*arguments: Any) -> bytes:
+    def record(*arguments: Any) -> bytes:
         made = jpeg_of(*arguments)
         sizes.append(len(made))
         return made
 
-    monkeypatch.setattr(cuts, "jpeg_of", recorded)
+    monkeypatch.setattr(cuts, "jpeg_of", record)
     first, second = (0, 0, 100, 100), (50, 50, 150, 150)
     cutter.cut(0, first, 100)
     cutter.cut(0, first, 100)
