@@ -141,7 +141,7 @@ def test_the_saved_network_computes_the_same_as_the_trained_one(
     script: ModuleType, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
-    images, _ = script.drawn(3, 24)
+    images, _ = script.draw_scenes(3, 24)
     trained = build("tiny", 39, frozen_norm=False)
     script.measure_norms(trained, images)
     path = tmp_path / "tiny.safetensors"
