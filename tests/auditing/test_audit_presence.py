@@ -205,7 +205,7 @@ def test_annotations_whose_label_is_wrong_say_nothing_about_labels() -> None:
 
 
 def test_the_rate_of_missing_objects_is_that_of_all_objects() -> None:
-    # Half of the annotations are of nothing, and what was seen of them is faint. Of 40 candidates
+    # Half of the annotations are spurious, with low scores near them. Of 40 candidates
     # 20 are as confident as those of known objects. One in 200 annotations is background, so 19 of
     # 219 objects are missing.
     extra = free(np.full(20, 0.95))

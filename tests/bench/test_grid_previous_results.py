@@ -216,8 +216,8 @@ def test_a_first_stage_that_nothing_is_left_for_is_not_run(toys: Path, tmp_path:
 def test_a_second_stage_of_an_older_first_one_is_stale(toys: Path, tmp_path: Path) -> None:
     first, second = stages(toys, tmp_path / "there")
     older = change_result(first, settings={**first.settings, "epochs": 7})
-    anew = change_result(first, started="2026-11-16T02:00:00+00:00")
-    done = with_lines(tmp_path / "done.jsonl", older, second, anew)
+    newer = change_result(first, started="2026-11-16T02:00:00+00:00")
+    done = with_lines(tmp_path / "done.jsonl", older, second, newer)
     with pytest.raises(UsageError, match=f"needs {STAGES[0]}, which was run again since"):
         ready(toys, tmp_path / "here", "two-stage", only=STAGES, done=done)
     options: dict[str, Any] = {"only": STAGES, "done": done, "ignore_differing": True}

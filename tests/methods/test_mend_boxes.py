@@ -119,10 +119,10 @@ def test_edges_annotated_at_the_border_move_half_as_far_if_there_are_many() -> N
         movement(other, 5.0)  # 0.25 of the side away from it
     assert other.end_epoch(1, is_warm_up=False)["held_at_border"] == 0.0
     torch.testing.assert_close(movement(other, 0.0), free)
-    untold = make_mend(Rates(), num_proposals=1)
-    movement(untold, 0.0)
+    without_noise = make_mend(Rates(), num_proposals=1)
+    movement(without_noise, 0.0)
     assert (
-        untold.end_epoch(0, is_warm_up=False)["held_at_border"] == 0.0
+        without_noise.end_epoch(0, is_warm_up=False)["held_at_border"] == 0.0
     )  # where no box is mended, none is held
 
 

@@ -138,8 +138,8 @@ def test_ignored_annotations_are_annotations() -> None:
     ignored = annotations._replace(
         is_box=annotations.is_box & False, is_ignored=~annotations.is_ignored
     )
-    nobody = annotations._replace(is_box=annotations.is_box & False)
-    for batch, number in ((annotations, 0), (ignored, 0), (nobody, 1)):
+    without_boxes = annotations._replace(is_box=annotations.is_box & False)
+    for batch, number in ((annotations, 0), (ignored, 0), (without_boxes, 1)):
         objects = find_missing_objects(batch, _matches(1), scores, min_score=0.3)
         assert int(objects.is_object.sum()) == number
 

@@ -137,7 +137,7 @@ def test_an_uninformative_prescreen_is_ignored(
 def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is of class 2 is taken for class 0: of a lost class q(y) is no lower than 1 - R."""
+    """The detector predicts class 0 for class 2: q(y) of a lost class is at least 1 - R."""
     monkeypatch.setattr(
         "boxmend.methods.noise_estimator.ESTIMATOR", replace(ESTIMATOR, prescreen_max_interval=1.0)
     )

@@ -90,7 +90,7 @@ def test_estimates_rise_but_do_not_fall() -> None:
     held = keep_higher_rate(low, evidence, labels, high)
     assert held.rate == 0.4
     assert torch.equal(held.transition, high.transition)
-    assert held.tau == pytest.approx(2, rel=0.15)  # fitted anew
+    assert held.tau == pytest.approx(2, rel=0.15)  # fitted again
 
 
 @pytest.mark.parametrize(

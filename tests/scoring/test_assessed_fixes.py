@@ -47,7 +47,7 @@ def test_a_label_is_right_if_it_is_the_true_one_and_was_not_before() -> None:
         fix(Kind.WRONG_LABEL, 0, BUS),
         fix(Kind.WRONG_LABEL, 1, TRUCK),
         fix(Kind.WRONG_LABEL, 2, BUS),  # changes nothing
-        fix(Kind.WRONG_LABEL, 3, BUS),  # of nothing
+        fix(Kind.WRONG_LABEL, 3, BUS),  # spurious
     ]
     assert right(dataset, truth, *fixes) == [True, False, False, False]
 
@@ -128,7 +128,7 @@ def test_a_duplicate_is_right_if_the_one_that_stays_is_of_the_same_object() -> N
     fixes = [
         fix(Kind.DUPLICATE, 1, kept=0),
         fix(Kind.DUPLICATE, 2, kept=0),
-        fix(Kind.DUPLICATE, 3, kept=0),  # of nothing: it repeats none
+        fix(Kind.DUPLICATE, 3, kept=0),  # spurious, so it repeats none
         fix(Kind.DUPLICATE, 2, kept=2),
     ]
     assert right(dataset, truth, *fixes) == [True, False, False, False]

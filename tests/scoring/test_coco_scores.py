@@ -116,7 +116,7 @@ def test_a_class_of_difficult_boxes_alone_has_no_average_precision() -> None:
     assert scores.figures["AP"] == pytest.approx(1.0)
 
 
-# 100 detections of nothing go before the hit: with at most 100 of a class in an image it is lost.
+# 100 false positives rank above the hit, which is lost with at most 100 per class and image.
 @pytest.mark.parametrize(("misses", "expected"), [(100, 0.0), (99, 1 / 100)])
 def test_only_a_hundred_detections_of_an_image_and_class_count(
     misses: int, expected: float

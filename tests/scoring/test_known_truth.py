@@ -336,7 +336,7 @@ def test_a_clean_dataset_has_all_objects_with_their_labels() -> None:
     # Its classes are in another order, and its first annotation is a crowd, which does not count.
     clean = annotated([B, A, B, C], [0, 1, 0, 2], ids=[4, 1, 2, 3], names=("bus", "van", "truck"))
     clean.is_crowd[0] = True
-    # Annotation 2 is missing, 9 is of nothing.
+    # Annotation 2 is missing, 9 is spurious.
     dataset = annotated([C, A, B, B], [TRUCK, VAN, VAN, BUS], ids=[3, 1, 9, 4])
     dataset.is_crowd[3] = True
     objects = known_truth(clean, dataset).objects
@@ -393,14 +393,14 @@ def test_the_file_and_the_clean_dataset_tell_of_the_same_objects(
 ) -> None:
     noise = {"labels": "symmetric:0.4", "missing": 0.0, "boxes": "uniform:0.2"}
     original, noisy = write_noisy_pair(clean, tmp_path / "noisy", **noise)
-    told_by_file = known_truth(tmp_path / "noisy", noisy).objects
-    told_by_clean = known_truth(str(clean), noisy).objects
-    assert told_by_file is not None
-    assert told_by_clean is not None
-    assert sorted(told_by_file.labels.tolist()) == sorted(original.labels.tolist())
-    for one in (told_by_file, told_by_clean):
+    truth_of_file = known_truth(tmp_path / "noisy", noisy).objects
+    truth_of_clean = known_truth(str(clean), noisy).objects
+    assert truth_of_file is not None
+    assert truth_of_clean is not None
+    assert sorted(truth_of_file.labels.tolist()) == sorted(original.labels.tolist())
+    for one in (truth_of_file, truth_of_clean):
         assert one.are_all_known
         assert (one.image_rows[one.object_rows] == noisy.image_rows).all()
-    rows, others = told_by_file.object_rows, told_by_clean.object_rows
-    assert (told_by_file.labels[rows] == told_by_clean.labels[others]).all()
-    assert np.allclose(told_by_file.boxes[rows], told_by_clean.boxes[others])
+    rows, others = truth_of_file.object_rows, truth_of_clean.object_rows
+    assert (truth_of_file.labels[rows] == truth_of_clean.labels[others]).all()
+    assert np.allclose(truth_of_file.boxes[rows], truth_of_clean.boxes[others])

@@ -27,7 +27,7 @@ def draw_features(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Clusters in 12 dimensions: features, true classes, and labels of which a share is wrong.
 
-    With `pairs` class c is always taken for c + 1, else for any other.
+    With `pairs` class c is always labelled c + 1, else any other class.
     """
     generator = torch.Generator().manual_seed(seed)
     centers = torch.randn(NUM_LABELS, 12, generator=generator)

@@ -216,9 +216,9 @@ def test_annotations_that_neither_network_measured_have_an_infinite_loss(
     limit: float, is_out: bool
 ) -> None:
     """And what only the peer measured is kept."""
-    is_box, nobody = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
+    is_box, no_box = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
     by_peer = torch.tensor([[False, True]])
-    result = is_dropped(torch.full((1, 2), 9.0), torch.tensor(limit), is_box, nobody, by_peer)
+    result = is_dropped(torch.full((1, 2), 9.0), torch.tensor(limit), is_box, no_box, by_peer)
     assert result.tolist() == [[is_out, False]]
 
 

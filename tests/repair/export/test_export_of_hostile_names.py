@@ -45,7 +45,7 @@ def hostile_dataset(folder: Path, names: list[str], files: list[str] | None = No
     if files:
         dataset.images.file_names[:] = files
         dataset.images.paths[:] = [str(folder / "images" / name) for name in files]
-    dataset.sources[0].format = "drawn"  # so that documents are made anew
+    dataset.sources[0].format = "drawn"  # so that new documents are made
     return dataset
 
 

@@ -121,7 +121,7 @@ def test_spurious_annotations_are_left_out() -> None:
     scores = assess(opened(dataset, visits), truth).labels
     assert scores.annotations == 2
     assert scores.discarded == 0
-    assert scores.loss_auroc == scores.settled_loss_auroc == 1  # 3 against 1; 0 is of nothing
+    assert scores.loss_auroc == scores.settled_loss_auroc == 1  # 3 against 1; 0 is spurious
 
 
 @pytest.mark.parametrize("infinite", [math.inf, 100.0])
