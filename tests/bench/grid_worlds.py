@@ -1,4 +1,4 @@
-"""Small grids for tests: few toys, a pass or two, and processes that only pretend to train."""
+"""Small grids for tests: few toys, an epoch or two, and processes that only pretend to train."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -96,7 +96,7 @@ def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_epoch(tmp_path: P
     training = steps.training
     assert steps.batch_size == 2
     steps.run(3)
-    assert training.loader.num_batches == 2  # so that three steps are more than a pass
+    assert training.loader.num_batches == 2  # so that three steps are more than an epoch
     moment = training.progress()
     assert not moment.is_warm_up
     assert training.step == training.num_steps

@@ -154,7 +154,9 @@ def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
     raised = outcome.roi.soft[0, annotations.labels[0] == 2, 3]
     torch.testing.assert_close(raised, torch.full_like(raised, 0.7))
     method.end_epoch(0, is_warm_up=False)
-    assert method.estimator.state["lost"].tolist() == lost  # also after a pass, which is early else
+    assert (
+        method.estimator.state["lost"].tolist() == lost
+    )  # also after an epoch that is early otherwise
 
 
 def test_annotations_without_a_prescreen_are_judged_by_the_detector() -> None:

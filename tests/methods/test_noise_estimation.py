@@ -187,7 +187,7 @@ def test_later_epochs_may_raise_the_box_noise_but_not_lower_it() -> None:
         annotations = one_pass(method, noise=noise, error=0.04)
         method.refine(annotations, *nothing_new(), LATER)  # the warm-up is over
         noises.append(method.end_epoch(epoch, is_warm_up=False)["box_noise"])
-    assert noises[1] < noises[0] - 0.1  # the first passes prove nothing
+    assert noises[1] < noises[0] - 0.1  # the first epochs prove nothing
     assert noises[3] == noises[2]
     assert noises[4] > noises[3]
 

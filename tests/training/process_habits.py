@@ -123,7 +123,7 @@ def stop_for_one() -> None:
 
 
 def score() -> None:
-    """Process 0 scores every pass while the others wait, and all end when it has written."""
+    """Process 0 scores every epoch while the others wait, and all end when it has written."""
     settings = replace(BASELINE, epochs=2, keep_best=True)
     messages: list[str] = []
     run = train(

@@ -83,7 +83,7 @@ CASES = {
 
 
 def noisy_toys(folder: Path) -> None:
-    """Draw fifteen images, of which three are left over in every pass, and spoil them."""
+    """Draw fifteen images, of which three are left over in every epoch, and add noise."""
     boxmend.synthesize(folder / "toys", images=18, seed=4)
     dataset = boxmend.load(f"{folder / 'toys'}:train")
     noise = boxmend.NoiseSettings(labels="symmetric:0.4", boxes="uniform:0.3", seed=1)

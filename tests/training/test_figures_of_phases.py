@@ -23,5 +23,5 @@ def test_a_figure_that_begins_after_warm_up_is_averaged_over_the_steps_that_have
         warm_up=0.25,
         log_every=100,
     )
-    ensure_sound(run)  # a line for each pass: of two steps in the first one has a threshold
+    ensure_sound(run)  # a line for each epoch: of two steps in the first one has a threshold
     assert ["threshold" in line for line in log if "loss" in line] == [True, True]

@@ -191,7 +191,7 @@ def test_the_stand_in_changes_nothing_before_its_first_replay() -> None:
 
 
 def made_training(folder: Path, name: str) -> Training:
-    """A training of two passes of four steps, whose learning rate differs from step to step."""
+    """A training of two epochs of four steps, whose learning rate differs from step to step."""
     settings = replace(
         QUICK,
         method=name,
@@ -208,7 +208,7 @@ def made_training(folder: Path, name: str) -> Training:
 
 
 def train_steps(training: Training) -> list[dict[str, float]]:
-    """Train for all passes. Returns the figures of each step."""
+    """Train for all epochs. Returns the figures of each step."""
     figures = []
     for epoch in range(training.settings.epochs):
         training.method.begin_epoch(epoch, training.detector)
@@ -226,7 +226,7 @@ def test_a_training_by_replayed_steps_equals_a_computed_one(
     eager, replayed = (made_training(tmp_path / kind, name) for kind in ("eager", "replayed"))
     replayed.replay = Replay(replayed._compute, replayed.random_numbers, pytest.fail)
     expected, result = train_steps(eager), train_steps(replayed)
-    assert sum(graph.num_replays for graph in graphs) >= 4  # of two passes of four steps
+    assert sum(graph.num_replays for graph in graphs) >= 4  # of two epochs of four steps
     for one, other in zip(result, expected, strict=True):
         np.testing.assert_equal(one, other)
     for key, value in state_of(eager).items():

@@ -163,7 +163,7 @@ def test_a_stopped_torchrun_leaves_a_run_that_can_continue(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        until_step(out, 4, process)  # within the second pass; only its end would save
+        until_step(out, 4, process)  # within the second epoch; only its end would save
         process.send_signal(number)
         output = rest_of(process)
     assert process.returncode != 0

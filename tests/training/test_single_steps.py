@@ -22,7 +22,7 @@ BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 2, 3)]
 def make_small_training(
     tmp_path: Path, optimisation: Optimisation | None = None, **changes: Any
 ) -> Training:
-    """A training without noise, of two passes of four steps."""
+    """A training without noise, of two epochs of four steps."""
     changes = {"method": "baseline", "batch_size": 1, "image_size": "64", **changes}
     settings = replace(QUICK, optimisation=optimisation or Optimisation(lr=1e-3), **changes)
     settings = resolve_settings(settings)

@@ -50,7 +50,7 @@ def test_tau_is_the_setting_or_the_label_noise_or_a_fifth(
 
 
 def test_the_share_rises_over_a_third_of_the_epochs_and_stays() -> None:
-    # T_k = 12 / 3 = 4, so 0.4 * t / 4 until pass 4
+    # T_k = 12 / 3 = 4, so 0.4 * t / 4 until epoch 4
     shares = [forget_share(epoch, 12, 0.4, CoTeachingSettings()) for epoch in range(12)]
     assert shares == pytest.approx([0, 0.1, 0.2, 0.3] + [0.4] * 8)
 

@@ -128,7 +128,7 @@ def test_annotations_that_one_network_drops_do_not_train_the_other(
 
 
 def test_without_dropping_it_is_faster_rcnn_twice() -> None:
-    """And while too few losses are known, or in the first pass, nothing is dropped."""
+    """Nothing is dropped while too few losses are known, or in the first epoch."""
     annotations, detector = batch(), two_networks()
     losses = with_limits().losses(step(annotations))[1]
     assert_same_losses(losses, with_limits(0, 0).losses(step(annotations, FIRST))[1])

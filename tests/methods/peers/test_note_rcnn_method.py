@@ -144,7 +144,7 @@ def progress(epoch: int, step: int, num_epochs: int = 6) -> TrainingProgress:
 
 
 def test_the_learning_rate_follows_the_steps_of_each_stage() -> None:
-    made = method()  # 2 of 6 passes of 10 steps are plain
+    made = method()  # 2 of 6 epochs of 10 steps are plain
     assert made.clock(progress(0, 0)) == (0, 20)
     assert made.clock(progress(1, 19)) == (19, 20)
     assert made.clock(progress(2, 20)) == (0, 40)

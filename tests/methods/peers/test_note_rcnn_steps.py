@@ -310,7 +310,7 @@ def test_the_plain_stages_model_is_frozen_when_the_stage_is_over() -> None:
 
     made.begin_epoch(0, detector)
     assert not all(is_alike())
-    made.begin_epoch(1, detector)  # 1 of 3 passes is plain
+    made.begin_epoch(1, detector)  # 1 of 3 epochs is plain
     assert all(is_alike())
     assert addresses == {key: one.data_ptr() for key, one in twin.state_dict().items()}
     with torch.no_grad():
