@@ -46,7 +46,7 @@ DIALECT = {
     r"\bslips? of (?:a|the) hand\b": "say 'wrong click'",
     r"\bput into words\b|\bin words$": "say 'as text'",
     r"\bkeepsakes?\b": "the term is 'artifacts'",
-    r"\btak(?:e|es|en|ing) up\b(?! (?:\d|memory|space|time))": "say 'load', 'read', 'continue'",
+    r"\btak(?:e|es|en|ing) up\b(?! (?:\d|to|memory|space|time))": "say 'load', 'read', 'continue'",
     r"\bnobody\b": "use the passive: 'unverified annotations', 'an unfinished image'",
     r"\bpassed over\b": "say 'skipped'",
     r"\bdie[sd]? out\b": "say what remains: 'in the tail, where only errors remain'",
@@ -262,7 +262,7 @@ def test_public_names_have_no_odd_words(place: str) -> None:
         "boxmend found 3 errors; the largest was taken from the table.",
         "A score of 0.95 stands for a share; version 1.2.3 and RUN/.boxmend are fine.",
         "Taken together, they say nothing about the noise. It is given as a fraction.",
-        "The pictures take up 2 GB; two classes cannot be told apart.",
+        "The pictures take up 2 GB, each takes up to 60 KB; two classes cannot be told apart.",
     ],
 )
 def test_ordinary_english_is_accepted(text: str) -> None:
