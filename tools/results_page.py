@@ -33,7 +33,7 @@ from results_sections import (
     pictures,
     rates,
 )
-from results_tables import format_figure, format_share, format_table
+from results_tables import format_figure, format_metrics, format_share, format_table
 
 PROJECT = Path(__file__).parent.parent
 PAGE = PROJECT / "docs" / "results.md"
@@ -153,9 +153,19 @@ comes from lines of the files in `results/`; each row names them as FILE:LINES, 
 Figures are percentages: mean ± standard error over seeds (number of seeds) [published figure]. A
 single seed has no standard error; differences below 1.5 are not significant then.
 
+{_describe_versions(lines)}
+
 Trainings so far: {", ".join(shares)} ([priorities](tables.md#in-several-sittings)).
 Empty cells were not run, and nothing was run on COCO. Earlier
 [single trainings](training.md#figures) have no lines and are not part of this page."""
+
+
+def _describe_versions(lines: Lines) -> str:
+    """Say which figures come from lines of different versions of boxmend."""
+    unknown = sum(not result.code for result in lines.results)
+    return f"""† marks a mean over lines of different versions of boxmend; [Lines](#lines) gives the
+version of each line. {unknown} of the {len(lines.results)} lines that count do not record it and
+are taken as one version. Shares, targets and costs use lines of all versions."""
 
 
 def _count_by_priority(lines: Lines) -> dict[int, tuple[int, int]]:
@@ -306,7 +316,15 @@ Share of the lost accuracy that is recovered, by the area rule: (method - baseli
 baseline), over the seeds that all three have; the paper's share in brackets. Here and in further
 tables, a dash means that the noise costs less than one point.
 
-{format_table(area, lines, format_share, is_share=True)}"""
+{format_table(area, lines, format_share, is_share=True)}
+
+### AP and AP75
+
+Noisy boxes cost more by COCO's AP, the mean over IoU limits from 0.5 to 0.95, and by AP75 than by
+AP50. Earlier versions of this page left out both, although the lines have them. AP50 is by the
+area rule; "won back" is the share of the lost accuracy that is recovered.
+
+{format_metrics(MAIN, lines) or "No line has AP yet."}"""
 
 
 def _further_tables(lines: Lines) -> list[str]:
@@ -325,6 +343,11 @@ def _further_tables(lines: Lines) -> list[str]:
         if LAYOUTS[name].compare == "share":
             body = format_table(table, lines, format_share, is_share=True)
             parts.append(f"Won back:\n\n{body}")
+        metrics = format_metrics(LAYOUTS[name], lines, without=main_cells)
+        if metrics:
+            parts.append(
+                f"With AP and AP75, where it is not in the table of all methods:\n\n{metrics}"
+            )
     if parts:
         parts.insert(0, "## Further tables")
     if empty:

@@ -76,6 +76,51 @@ def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Pa
     assert "None yet" in text
 
 
+def with_scores(line: Result, ap: float, ap75: float, code: str = "") -> Result:
+    scores = line.scores | {"coco_ap": ap, "coco_ap75": ap75}
+    return msgspec.structs.replace(line, scores=scores, code=code)
+
+
+def test_ap_and_ap75_stand_beside_ap50_with_shares_won_back(
+    tool: dict[str, Any], tmp_path: Path
+) -> None:
+    lines = [
+        with_scores(cell("baseline", 0.7, (None, None), 0), 0.4, 0.4),
+        with_scores(cell("baseline", 0.3, FORTY, 0), 0.1, 0.05),
+        with_scores(cell("mend", 0.6, FORTY, 0), 0.25, 0.2),
+    ]
+    text = tool["page"](world(tmp_path, *lines)).partition("### AP and AP75")[2]
+    head = "| noise | method | AP50 | AP | AP75 | won back, AP50 | won back, AP | lines |"
+    assert head in text
+    noise = "| label 40, box 40"
+    assert f"{noise} | `clean` | 70.0 (1) | 40.0 (1) | 40.0 (1) |  |  | voc320:1 |" in text
+    # 0.3 of 0.4 lost points of AP50 are won back, and 0.15 of 0.3 lost points of AP.
+    mend = (
+        "| `mend` | **60.0** (1) | **25.0** (1) | **20.0** (1) | 75.0 (1) | 50.0 (1) | voc320:3 |"
+    )
+    assert f"{noise} {mend}" in text
+    assert "With AP and AP75, where it is not" not in text
+
+
+def test_lines_without_ap_give_no_table_of_it(tool: dict[str, Any], tmp_path: Path) -> None:
+    text = tool["page"](world(tmp_path, cell("mend", 0.5, FORTY, 0)))
+    assert "won back, AP" not in text
+
+
+def test_a_mean_over_versions_of_the_code_is_marked(tool: dict[str, Any], tmp_path: Path) -> None:
+    lines = [
+        with_scores(cell(method, 0.5, FORTY, seed), 0.2, 0.1, code)
+        for method, codes in (("mend", ("", "a1")), ("baseline", ("b2", "b2")), ("br", ("", "")))
+        for seed, code in enumerate(codes)
+    ]
+    text = tool["page"](world(tmp_path, *lines))
+    assert "3 of the 6 lines that count do not record it" in text
+    assert "| `mend` | **50.0** ± 0.0 (2†) |" in text
+    assert "| `baseline` | **50.0** ± 0.0 (2) [53.7] |" in text
+    assert "| `br` | **50.0** ± 0.0 (2) [65.9] |" in text
+    assert "| `mend` | **50.0** ± 0.0 (2†) | **20.0** ± 0.0 (2†) | **10.0** ± 0.0 (2†) |" in text
+
+
 def test_a_line_that_was_replaced_or_failed_is_reported(
     tool: dict[str, Any], tmp_path: Path
 ) -> None:
