@@ -40,9 +40,7 @@ def test_every_link_to_a_heading_finds_it(page: Path) -> None:
 def _anchors(page: Path) -> set[str]:
     """What headings are called in addresses: small letters, dashes for spaces, no signs."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {
-        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
-    }
+    return {re.sub(r"[^\w -]", "", one).strip().lower().replace(" ", "-") for one in headings}
 
 
 def test_the_peers_have_pages_that_are_checked() -> None:

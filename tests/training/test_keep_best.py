@@ -81,10 +81,8 @@ def test_the_best_epoch_is_kept(
     run = train(data, tmp_path / "run", THREE, val=data)
     assert run.summary()["best_step"] == best_step
     lines = [line for line in run.metrics() if "val_voc_ap50_area" in line]
-    logged_areas = [
-        math.nan if area is None else area for area in (x["val_voc_ap50_area"] for x in lines)
-    ]
-    assert logged_areas == pytest.approx(list(areas), nan_ok=True)
+    told = [math.nan if area is None else area for area in (x["val_voc_ap50_area"] for x in lines)]
+    assert told == pytest.approx(list(areas), nan_ok=True)
     assert [line["step"] for line in lines] == [2, 4, 6]
     assert not list(run.path.glob("best-*"))
 
@@ -158,9 +156,9 @@ def test_a_request_to_stop_breaks_the_scoring_off(
     with pytest.raises(Interrupted, match="step 2"):
         train(data, tmp_path / "run", THREE, val=data)
     monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(0.1, 0.3, 0.2))
-    records: list[dict[str, Any]] = []
-    run = train(data, tmp_path / "run", THREE, val=data, resume=True, log=records.append)
-    assert records[0] == {"plan": {"first_step": 2, "steps": 6}}  # no step is made twice
+    heard: list[dict[str, Any]] = []
+    run = train(data, tmp_path / "run", THREE, val=data, resume=True, log=heard.append)
+    assert heard[0] == {"plan": {"first_step": 2, "steps": 6}}  # no step is made twice
     assert run.summary()["best_step"] == 4
 
 

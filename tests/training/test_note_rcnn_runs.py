@@ -34,8 +34,8 @@ def dataset(tmp_path: Path) -> Dataset:
 
 def verdicts(run: Run, epoch: int) -> list[str]:
     table = ledger.read(run.path, ["epoch", "verdict"])
-    rows: list[str] = table.filter(table["epoch"].to_numpy() == epoch)["verdict"].to_pylist()
-    return rows
+    found: list[str] = table.filter(table["epoch"].to_numpy() == epoch)["verdict"].to_pylist()
+    return found
 
 
 def test_seeds_are_chosen_after_the_plain_stage_and_stay(dataset: Dataset, tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ def test_seeds_are_chosen_after_the_plain_stage_and_stay(dataset: Dataset, tmp_p
     ensure_sound(run)
     for epoch in range(3):
         assert verdicts(run, epoch) == ["unjudged"] * 8
-    seeds = [line["seeds"] for line in run.metrics() if "seeds" in line]
-    assert seeds == [5 / 8]  # half of 3, 3 and 2, rounded up
+    told = [line["seeds"] for line in run.metrics() if "seeds" in line]
+    assert told == [5 / 8]  # half of 3, 3 and 2, rounded up
     names = set(load_file(run.path / "model.safetensors"))
     assert not any(name.startswith("twin.") for name in names)
     assert "roi_heads.box_predictor.more.1.weight" in names
