@@ -34,7 +34,7 @@ class EvidenceOptions:
     predictions: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="Detections of any detector in the images of DATA: COCO results, Ultralytics' "
+            help="Detections of any detector on the images of DATA: COCO results, Ultralytics' "
             "predictions.json or label folders with confidences, CSV, Parquet, or a folder of "
             "`boxmend folds`. Repeat it to join several.",
             negative="",
