@@ -7,9 +7,9 @@ from boxmend.auditing.evidence import (
     EVIDENCE,
     NONE,
     Detected,
+    Evidence,
     Objects,
     gather_evidence,
-    measure_suspicion,
 )
 
 SQUARE = (0.0, 0.0, 10.0, 10.0)
@@ -55,28 +55,33 @@ def test_a_detection_that_fits_another_annotation_better_counts_less() -> None:
     assert evidence.support == pytest.approx([0.8 * 0.5 * 0.125, 0.8])
 
 
-def test_suspicion_is_how_much_more_speaks_for_another_class_in_logarithms() -> None:
+def evidence_of(evidence: Evidence) -> tuple[float, float, int]:
+    """Return the evidence of the first annotation for its label, for the best other one, and it."""
+    rows = labels = np.array([0])
+    others, best = evidence.best_other(rows, labels)
+    return float(evidence.for_labels(rows, labels)[0]), float(others[0]), int(best[0])
+
+
+def test_the_best_other_class_has_the_most_evidence_beside_the_label() -> None:
     one = objects(SQUARE)
     evidence = gather_evidence(one, one, make_detected((0, 0.2, SQUARE), (2, 0.6, SQUARE)))
-    suspicions, best = measure_suspicion(evidence, np.array([0]), np.array([0]))
-    assert best.tolist() == [2]
-    assert suspicions == pytest.approx([np.log(0.61 / 0.21)])
+    assert evidence_of(evidence) == pytest.approx((0.21, 0.61, 2))
 
 
 def test_where_only_the_label_was_seen_no_other_is_proposed() -> None:
     one = objects(SQUARE)
     evidence = gather_evidence(one, one, make_detected((0, 0.9, SQUARE)))
-    suspicions, best = measure_suspicion(evidence, np.array([0]), np.array([0]))
-    assert best.tolist() == [NONE]
-    assert suspicions[0] < 0
+    own, other, best = evidence_of(evidence)
+    assert best == NONE
+    assert own > other
 
 
 def test_without_detections_all_classes_are_alike() -> None:
     one = objects(SQUARE)
     evidence = gather_evidence(one, one, make_detected())
-    suspicions, best = measure_suspicion(evidence, np.array([0]), np.array([0]))
-    assert suspicions.tolist() == [0.0]
-    assert best.tolist() == [NONE]
+    own, other, best = evidence_of(evidence)
+    assert own == other
+    assert best == NONE
     assert np.isnan(evidence.boxes).all()
     assert evidence.confidences.tolist() == [0.0]
 

@@ -175,12 +175,12 @@ def _describe_both(
     objects: Objects, detected: Detected, matches: _Matches
 ) -> tuple[Floats, Floats]:
     """Return features of candidates [c, 5] and, without their annotations, of objects [k, 5]."""
-    nobody = np.full(len(detected), NONE)
-    owner = nobody.copy()
+    without_owner = np.full(len(detected), NONE)
+    owner = without_owner.copy()
     owner[matches.known] = matches.objects
     by_class = _compare_classes(detected, matches, objects.num_labels)
     described = []
-    for rows, without in ((matches.candidates, nobody), (matches.known, owner)):
+    for rows, without in ((matches.candidates, without_owner), (matches.known, owner)):
         around = _describe_surroundings(objects, detected, matches.pairs, without)
         plain = _describe_detections(detected, around, rows)
         described.append(np.column_stack([plain, by_class[detected.labels[rows]]]))

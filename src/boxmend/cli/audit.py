@@ -192,7 +192,7 @@ def _print(audited: AuditFolder) -> None:
 def _print_probe(probe: dict[str, Any]) -> None:
     """Print how many planted errors the audit finds, by kind and cause."""
     print_table(
-        ("planted errors", "", "planted", "found", "of those fixed rightly"),
+        ("planted errors", "", "planted", "found", "of those fixed correctly"),
         [
             (
                 kind if k == 0 else "",
