@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing import completed
+from boxmend.auditing import completed, folders
 from boxmend.auditing.audit import audit
 from boxmend.auditing.folders import audit_predictions, audit_run
 from boxmend.auditing.judging import judge_annotations
