@@ -70,6 +70,7 @@ PARTICIPLES = frozenset(
 NO_PARTICIPLES = {
     "bound": "noun: a limit",
     "embed": "verb",
+    "mended": "adjective: the mended dataset",
     "need": "verb",
     "proceed": "verb",
     "seed": "noun and verb",

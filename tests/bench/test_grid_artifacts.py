@@ -43,7 +43,7 @@ def record(lived: Plan) -> RunRecord:
     folder = lived.folder(lived.cells[0])
     opened = open_run_with_history(folder / "run")
     truth = known_truth(lived.root / "noise" / "label40-box40-0", opened.dataset)
-    return RunRecord(folder.name, opened, opened.run.metrics(), truth)
+    return RunRecord(folder.name, opened, opened.run.read_metrics(), truth)
 
 
 def test_a_scored_cell_leaves_figures_and_is_small(lived: Plan) -> None:

@@ -16,14 +16,14 @@ from boxmend.bench.grids.table_spec import (
     cell_spec,
     cell_specs,
 )
-from boxmend.bench.grids.tables import Table, TableEntry, get_figure, make_table
+from boxmend.bench.grids.tables import GridTable, TableEntry, get_figure, make_table
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_results import result, result_of
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
 
 
-def at(made: Table, row: str, column: str) -> TableEntry:
+def at(made: GridTable, row: str, column: str) -> TableEntry:
     rows = [one.name for one in made.layout.rows]
     columns = [one.name for one in made.layout.columns]
     return made.entries[rows.index(row)][columns.index(column)]

@@ -9,7 +9,7 @@ from boxmend.bench.grids.chart import draw_svg
 from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import cell_specs
-from boxmend.bench.grids.tables import Table, make_table
+from boxmend.bench.grids.tables import GridTable, make_table
 from boxmend.web.charts.rows import ROW
 from tests.bench.grid_results import result, result_of
 
@@ -17,7 +17,7 @@ BOTH = ("symmetric:0.4", "uniform:0.4")
 SPACE = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(made: Table) -> ElementTree.Element:
+def drawn(made: GridTable) -> ElementTree.Element:
     return ElementTree.fromstring(draw_svg(made))
 
 

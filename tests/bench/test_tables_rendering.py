@@ -21,7 +21,7 @@ from boxmend.bench.grids.rendering import (
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.statistics import Gain, SeedSummary
 from boxmend.bench.grids.table_spec import cell_specs
-from boxmend.bench.grids.tables import Table, TableEntry, make_table
+from boxmend.bench.grids.tables import GridTable, TableEntry, make_table
 from boxmend.bench.grids.wording import figure_texts, gain_texts
 from tests.bench.grid_results import result, result_of
 
@@ -41,7 +41,7 @@ def results() -> list[Result]:
     ]
 
 
-def made(**fields: Any) -> Table:
+def made(**fields: Any) -> GridTable:
     return make_table(
         get_layout("core"), [msgspec.structs.replace(result, **fields) for result in results()]
     )

@@ -108,7 +108,9 @@ def ensure_sound(run: Run) -> None:
     from safetensors.torch import load_file
 
     assert run.is_finished
-    figures = [value for line in run.metrics() for name, value in line.items() if _is_loss(name)]
+    figures = [
+        value for line in run.read_metrics() for name, value in line.items() if _is_loss(name)
+    ]
     assert figures
     assert np.isfinite(np.array(figures, np.float64)).all()  # a null would be NaN
     assert all(one.isfinite().all() for one in load_file(run.path / "model.safetensors").values())

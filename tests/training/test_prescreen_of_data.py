@@ -200,7 +200,7 @@ def test_the_prescreen_is_reported_trained_on_and_resumed(
     again, log = trained(dataset, tmp_path / "run", resume=True, **changes)
     assert not any("prescreen" in text for text in notes(log))
     lines = [
-        [line for line in one.metrics() if "label_noise" in line][-1] for one in (whole, again)
+        [line for line in one.read_metrics() if "label_noise" in line][-1] for one in (whole, again)
     ]
     assert lines[0]["label_noise"] == lines[1]["label_noise"]
 

@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, ArgumentCollection, Parameter, Token
 
-from boxmend.cli.display import describe_noise, display
+from boxmend.cli.display import display
 from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Data, Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.runs.settings import TrainSettings
+from boxmend.training.progress import describe_noise
 
 PANELS = {
     "Data": ("val", "image-size", "difficult", "strict"),

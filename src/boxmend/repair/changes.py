@@ -10,6 +10,7 @@ import numpy as np
 from boxmend.auditing.fixes.choosing import KINDS_BY_OPTION, check_precision
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.dataset import Dataset, Note
+from boxmend.data.describing import describe
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 
@@ -84,9 +85,11 @@ class ApplySettings:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TakenFixes:
     """The fixes that `apply` writes, with the answers of people."""
+
+    __repr__ = describe
 
     fixes: Fixes  # [t] with people's labels and boxes, and updated probabilities
     is_accepted: Mask  # [t] whether people accepted the fix
@@ -98,9 +101,11 @@ class TakenFixes:
     num_stale: int  # verdicts on fixes that no longer exist
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Changes:
     """The annotations that change, one row each: first those of the dataset, then added ones."""
+
+    __repr__ = describe
 
     rows: Rows  # [c] of the dataset; added annotations have rows from its length on
     image_rows: Rows  # [c] of the dataset's images
