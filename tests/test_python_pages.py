@@ -217,9 +217,9 @@ def test_the_loop_of_ones_own_runs_on_torchvisions_model(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = own_loop(monkeypatch, {'method="mend", warm_up=0.25': "label_noise=0.9, warm_up=0.5"})
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == 2
-    assert all(np.isfinite(float(line.split()[1])) for line in told)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(np.isfinite(float(line.split()[1])) for line in lines)
     refiner, record, dataset = names["refiner"], names["record"], names["dataset"]
     assert (refiner.step, refiner.epoch) == (2, 2)
     assert sorted(record.rows.tolist()) == list(range(len(dataset)))

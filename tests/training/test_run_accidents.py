@@ -82,13 +82,13 @@ def parts_of(run: Path) -> dict[str, bytes]:
 def test_a_listener_that_raises_leaves_a_run_that_continues_to_the_same_end(
     data: Dataset, tmp_path: Path, at: int
 ) -> None:
-    whole, told = trained(data, tmp_path / "whole", checkpoint_every=1)
-    assert len(told) > at
-    heard: list[object] = []
+    whole, log = trained(data, tmp_path / "whole", checkpoint_every=1)
+    assert len(log) > at
+    records: list[object] = []
 
     def listen(line: dict[str, Any]) -> None:
-        heard.append(line)
-        if len(heard) > at:
+        records.append(line)
+        if len(records) > at:
             raise ZeroDivisionError
 
     settings = replace(QUICK, checkpoint_every=1)

@@ -160,7 +160,7 @@ def test_a_finished_run_is_not_overwritten(toys: Path, tmp_path: Path) -> None:
     for resume in (False, True):
         with pytest.raises(OutputError, match="finished"):
             train([f"{toys}:train"], tmp_path / "run", quick, resume=resume)
-        with pytest.raises(OutputError, match="finished"):  # before data and weights are looked at
+        with pytest.raises(OutputError, match="finished"):  # before data and weights are read
             train(["nowhere"], tmp_path / "run", replace(quick, weights="no.file"), resume=resume)
 
 

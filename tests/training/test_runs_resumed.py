@@ -1,4 +1,4 @@
-"""Resuming where nothing, or not enough, was saved: the run begins anew and ends the same."""
+"""Resuming where nothing, or not enough, was saved: the run starts again and ends the same."""
 
 import os
 import shutil

@@ -86,7 +86,7 @@ def train(
     settings: Annotated[TrainSettings | None, Parameter(name="*")] = None,
     json: Json = False,
 ) -> int:
-    """Train a detector on a noisy dataset; it judges and corrects the annotations as it learns.
+    """Train a detector that judges and corrects its annotations while it learns.
 
     The folder of the run gets settings.json, run.json, metrics.jsonl, the ledger with every
     judgement and, at the end, model.safetensors. Ctrl-C and SIGTERM save a checkpoint and stop;

@@ -21,7 +21,7 @@ MARK_COLUMNS = {"coco": "is_crowd", "voc": "is_difficult"}  # exclude from train
 
 @dataclass(frozen=True)
 class ApplySettings:
-    """Which changes to write: of settled visits, or, with a precision, of fixes."""
+    """The choice of changes: of a training's visits or, with a precision, of fixes."""
 
     only: str | Sequence[str] | None = None
     """Kinds of changes: "labels", "boxes", for fixes also "missing", "spurious", "duplicates", or
@@ -59,20 +59,20 @@ class ApplySettings:
             )
 
     def wants(self, word: str) -> bool:
-        """Return whether this kind of change is wanted."""
+        """Return whether changes of this kind are made."""
         return self.only is None or word in self.only
 
     @property
     def needs_visits(self) -> bool:
-        """Return whether an option is set that applies to settled visits only."""
+        """Return whether an option is set that applies to visits of a training only."""
         return self.min_confidence > 0 or self.discarded != "keep"
 
     def check_for_fixes(self) -> None:
         """Raise a UsageError for options that do not apply to fixes."""
         if self.needs_visits:
             raise UsageError(
-                "--min-confidence and --discarded apply to settled visits, not to fixes; choose "
-                "fixes by --precision and --only"
+                "--min-confidence and --discarded apply to the visits of a training, not to fixes; "
+                "choose fixes by --precision and --only"
             )
 
     def check_for_settling(self) -> None:
@@ -97,7 +97,7 @@ class TakenFixes:
     expected_precision: float | None
     num_left: int  # left for review
     num_likely: int  # of those, with an annotation that is more likely wrong than not
-    yields: dict[float, dict[str, int]]  # fixes that several precisions take, by kind in words
+    yields: dict[float, dict[str, int]]  # fixes that several precisions take, by kind as text
     num_stale: int  # verdicts on fixes that no longer exist
 
 

@@ -91,7 +91,7 @@ def to_plain(table: GridTable) -> dict[str, Any]:
                 "method": row.method,
                 "variant": dict(row.variant),
                 "is_reference": row.is_clean,
-                "squares": {
+                "entries": {
                     column.name: _to_plain_entry(table, row, column, entry)
                     for column, entry in zip(table.layout.columns, line, strict=True)
                 },
