@@ -51,7 +51,7 @@ def test_check_lists_missing_images_unless_it_opens_none(
     path = coco(tmp_path)
     status, result = answer(capsys, "check", path)
     assert status == 1
-    assert [one["kind"] for one in result["findings"]] == ["missing-image"]
+    assert [finding["kind"] for finding in result["findings"]] == ["missing-image"]
     assert answer(capsys, "check", path, "--no-open-images")[0] == 0
 
 
@@ -73,10 +73,10 @@ def test_fix_clips_drops_and_leaves_and_says_so(
     status, result = answer(capsys, "check", path, "--no-open-images", "--fix", "--out", out)
     assert status == 1  # the unknown category is left
     assert result["errors"] == 1
-    actions = {one["annotation_id"]: one["action"] for one in result["repairs"]}
+    actions = {repair["annotation_id"]: repair["action"] for repair in result["repairs"]}
     assert actions == {8: "clipped", 9: "dropped"}
     written = json.loads((out / path.name).read_text())
-    boxes = {one["id"]: one["bbox"] for one in written["annotations"]}
+    boxes = {annotation["id"]: annotation["bbox"] for annotation in written["annotations"]}
     assert boxes == {7: [1, 2, 3, 4], 8: [10, 10, 10, 5], 10: [1, 1, 2, 2]}
     assert path.read_bytes() == before
     del document["annotations"][3]
@@ -96,7 +96,7 @@ def test_duplicate_ids_are_findings_of_check_and_refused_by_others(
     path.write_text(json.dumps(document))
     status, result = answer(capsys, "check", path, "--no-open-images")
     assert status == 1
-    assert "duplicate-id" in {one["kind"] for one in result["findings"]}
+    assert "duplicate-id" in {finding["kind"] for finding in result["findings"]}
     assert run(["convert", str(path), "--to", "voc", "--out", str(tmp_path / "out")]) == 3
     message = capsys.readouterr().err
     assert "annotation 7" in message

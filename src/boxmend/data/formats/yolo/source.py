@@ -12,7 +12,7 @@ from boxmend.data.formats.yolo.data_yaml import DataYaml
 USUAL_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class YoloSource(Source):
     """A data.yaml and its label files as they were read."""
 
