@@ -78,9 +78,19 @@ def test_yields_are_counted_by_kind_and_lead_to_the_gallery(run: Path) -> None:
 
 def test_the_probe_is_a_table_of_shares_with_intervals(run: Path) -> None:
     assert rows_of(write_report(run).path, "Reliability, measured by planted errors") == [
-        ["wrong label: any other class", "25", "100 (87\u2013100)", "40 (23\u201359)"],
-        ["wrong label: a class that <b>looks alike", "15", "33 (15\u201358)", "100 (57\u2013100)"],
-        ["missing", "40", "0 (0\u20139)", "\u2013"],
+        [
+            "wrong label: any other class",
+            "25",
+            "100 (87\u2060\u2013\u2060100)",
+            "40 (23\u2060\u2013\u206059)",
+        ],
+        [
+            "wrong label: a class that <b>looks alike",
+            "15",
+            "33 (15\u2060\u2013\u206058)",
+            "100 (57\u2060\u2013\u2060100)",
+        ],
+        ["missing", "40", "0 (0\u2060\u2013\u20609)", "\u2013"],
     ]
 
 

@@ -23,6 +23,7 @@ from boxmend.web.text import display_text
 
 MAX_PATTERNS = 8
 MAX_NOTE_CHARACTERS = 1000
+UNBROKEN_DASH = "\N{WORD JOINER}\N{EN DASH}\N{WORD JOINER}"
 RATE_WORDS = {
     "wrong_labels": ("of the labels are wrong", "estimated"),
     "bad_boxes": ("of the boxes are bad", f"estimated; IoU with the true box below {GOOD_IOU}"),
@@ -283,7 +284,7 @@ def _facts(record: AuditRecord) -> Iterator[tuple[str, str]]:
 def _share_text(share: RecordedShare | None) -> str:
     if share is None:
         return "\N{EN DASH}"
-    bounds = f"{100 * share.low:.0f}\N{EN DASH}{100 * share.high:.0f}"
+    bounds = f"{100 * share.low:.0f}{UNBROKEN_DASH}{100 * share.high:.0f}"
     return f"{100 * share.value:.0f} ({bounds})"
 
 
