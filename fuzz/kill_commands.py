@@ -13,6 +13,7 @@ synced, because a power cut could lose them.
 """
 
 import argparse
+import fnmatch
 import functools
 import random
 import shlex
@@ -107,7 +108,7 @@ def measure(place: Workplace, target: Target) -> Reference:
         raise RuntimeError(f"{target.name} ended with {result.status}: {result.stderr}")
     events = read_events(case)
     unstable = find_unstable([*copies, case], set(target.counters.split()))
-    after = read_state(case, unstable)
+    after = _select_comparable(read_state(case, unstable), target)
     created = [case / path for path in after if after[path] != raw.get(path)]
     sizes = [path.lstat().st_size for path in created if path.is_file()]
     unsynced = _find_unsynced(
@@ -129,6 +130,16 @@ def measure(place: Workplace, target: Target) -> Reference:
         result.seconds,
         unsynced,
     )
+
+
+def _select_comparable(state: State, target: Target) -> State:
+    """Return a state without the files whose names differ in every run."""
+    patterns = target.varying_names.split()
+    return {
+        path: content
+        for path, content in state.items()
+        if not any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
+    }
 
 
 def _find_unsynced(events: list[list[str]], created: list[Path]) -> list[str]:
@@ -166,7 +177,8 @@ def try_kill(place: Workplace, reference: Reference, kill: str) -> tuple[bool, l
     problems = [] if target.is_resumable else _check_after_kill(reference, killed, is_finished)
     problems += _check_verdicts(result.stdout, case / "in/audit")
     again = run(place, target, target.again or target.line)
-    problems += _check_after_rerun(reference, again, read_state(case, reference.unstable))
+    state = _select_comparable(read_state(case, reference.unstable), target)
+    problems += _check_after_rerun(reference, again, state)
     return result.signal != 0, problems
 
 

@@ -24,6 +24,7 @@ class Target:
     makes: str = ""  # an empty folder that exists before the command
     is_resumable: bool = False  # whether `again` continues an unfinished output
     counters: str = ""  # values in the output that count runs
+    varying_names: str = ""  # patterns of output files whose names differ in every run
     torch: bool = False
     weight: int = 10  # relative number of kills
 
@@ -66,6 +67,7 @@ TARGETS = [
     Target("import", "import in/audit in/label-studio/project.json", "noisy audit label-studio"),
     Target("report", "report in/run", "noisy run"),
     Target("report-out", "report in/run --out out.html --no-embed", "noisy run"),
+    Target("report-audit", "report in/audit --truth in/noisy", "noisy audit"),
     Target("review", "review in/audit --no-open", "noisy audit"),
     Target("evaluate-truth", "evaluate in/run --truth in/noisy", "noisy run"),
     Target(
@@ -85,6 +87,14 @@ TARGETS = [
     Target("synth", "synth --images 5 --size 32 --out out", "results.jsonl"),
     Target(
         "synth-into-empty", "synth --images 5 --size 32 --out out", "results.jsonl", makes="out"
+    ),
+    Target(
+        "quickstart",
+        "quickstart --images 10 --out out",
+        "results.jsonl",
+        is_resumable=True,
+        varying_names="out/audit/report-images/*.jpg",  # hashes of the time of the drawn images
+        weight=3,
     ),
     Target("predict", "predict in/run in/pictures --out out.json", "run pictures", torch=True),
     Target(

@@ -31,7 +31,8 @@ from children import ChildResult, Task
 from mutations import mutate
 from rereading import READERS, visit_server
 from snapshots import Snapshot, changed_paths, find_leftovers, match_patterns, snapshot
-from variants import VARIANTS, Variant
+from variant import Variant
+from variants import VARIANTS
 from workplaces import Workplace, print_table, workplace
 
 UNMUTATED = -1  # number of the case with the original input

@@ -1,23 +1,6 @@
 """The variants to fuzz: each command with each kind of its inputs."""
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A command with one kind of input."""
-
-    name: str
-    line: str  # the command; inputs are below in/, the output is `out` or `out.*`
-    parts: str  # inputs that it needs
-    targets: str  # patterns of the files that are mutated, below in/
-    options: tuple[str, ...] = ("",)  # one of them is added
-    numbers: str = ""  # options that take a number
-    reread: str = ""  # key of rereading.READERS; empty: the output is not read
-    may_change: str = ""  # patterns of inputs that the command writes when it succeeds
-    weight: int = 10  # how often it is drawn, compared with others
-    torch: bool = False  # whether it needs torch
-
+from variant import Variant
 
 DATASETS = {
     "coco": ("in/coco", "coco", "coco/*.json"),
@@ -247,6 +230,14 @@ OTHERS = [
         weight=5,
     ),
     Variant(
+        "report-audit",
+        "report in/audit",
+        "noisy audit",
+        f"{AUDIT_FILES} noisy/truth.parquet noisy/*.json noisy/images/*.png",
+        ("", "--truth in/noisy/truth.parquet", "--embed", "--no-embed", "--json"),
+        may_change="audit/report* audit/figures*",
+    ),
+    Variant(
         "review",
         "review in/audit --no-open",
         "noisy audit",
@@ -394,6 +385,7 @@ OTHERS = [
         "dataset",
         weight=2,
     ),
+    Variant("quickstart", "quickstart --images 10 --out out", "matrix.csv", "matrix.csv", weight=1),
 ]
 VARIANTS = {
     variant.name: variant for variant in (*_dataset_variants(), *_prediction_variants(), *OTHERS)

@@ -8,8 +8,9 @@ import pytest
 
 from boxmend import cli
 from boxmend.auditing.calibration import Share
+from boxmend.auditing.fixes.run_fixes import AUDIT_FILE
 from boxmend.auditing.fixes.table import FIXES_FILE, GOOD_IOU, Kind
-from boxmend.auditing.folders import AUDIT_FILE, audit_run
+from boxmend.auditing.folders import audit_run
 from boxmend.auditing.run_evidence import (
     find_judged_rows,
     gather_run_evidence,

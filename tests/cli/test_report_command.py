@@ -12,6 +12,7 @@ from boxmend.cli import run
 from boxmend.runs.folder import Run
 from tests.cli.cli_answers import answer
 from tests.fabricated_runs import RELABELLED, Visit, finished_run
+from tests.web.review.reviewed_runs import plain_run
 
 
 @pytest.fixture
@@ -143,3 +144,31 @@ def test_it_needs_no_torch(trained_run: Path) -> None:
         [sys.executable, "-c", code, "report", str(trained_run)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_report_of_an_audit_counts_fixes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_folder = plain_run(tmp_path)
+    assert run(["report", str(run_folder), "--truth", str(tmp_path / "data")]) == 0
+    printed = capsys.readouterr()
+    assert ["fixes", "shown", "8"] in [line.split() for line in printed.out.splitlines()]
+    assert f"open {run_folder / 'report.html'} in a browser" in printed.err
+    (tmp_path / "data" / "images" / "0.png").unlink()
+    status, result = answer(capsys, "report", run_folder)
+    assert status == 0
+    assert result["fixes_shown"] == 8
+    assert result["without_picture"] == 1
+    assert "annotations_shown" not in result
+    assert run(["report", str(run_folder)]) == 0
+    assert "1 fix has no picture: its image cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--baseline", "--beside"])
+def test_an_audit_is_not_compared_with_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    run_folder = plain_run(tmp_path)
+    assert run(["report", str(run_folder), option, str(run_folder)]) == 2
+    assert "--baseline and --beside are for training runs" in capsys.readouterr().err
+    assert not (run_folder / "report.html").exists()

@@ -20,6 +20,7 @@ from boxmend import __version__
 from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, join_parts
 from boxmend.auditing.completed import CompletedAudit, complete_audit, summarise_audit
 from boxmend.auditing.evidence import select_objects
+from boxmend.auditing.fixes.run_fixes import AUDIT_FILE
 from boxmend.auditing.fixes.table import FIXES_FILE, write_fixes
 from boxmend.auditing.judging import AuditInputs, judge_annotations
 from boxmend.auditing.run_evidence import (
@@ -35,8 +36,6 @@ from boxmend.data.fingerprint import describe_data, ensure_unchanged
 from boxmend.errors import DataError
 from boxmend.runs.folder import Run, create, ensure_new, sole_writer
 from boxmend.runs.opening import open_finished_run, open_run_with_history
-
-AUDIT_FILE = "audit.json"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

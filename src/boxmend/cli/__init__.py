@@ -22,7 +22,7 @@ GROUPS = {
         "review": "Accept, reject or change fixes on a local page in your browser.",
         "apply": "Write the dataset with the fixes of an audit or training run.",
         "revert": "Undo what `apply` changed, byte for byte.",
-        "report": "Write one page with everything that a run found and changed.",
+        "report": "Write one page with everything that an audit or run found.",
         "export": "Export doubtful annotations to Label Studio, CVAT or FiftyOne.",
         "import": "Import verdicts from Label Studio or CVAT.",
     },
@@ -38,6 +38,7 @@ GROUPS = {
         "noise": "Add known noise to a copy of a dataset, with the truth next to it.",
         "folds": "Split a dataset into folds for out-of-fold predictions.",
         "synth": "Draw the embedded dataset.",
+        "quickstart": "Audit and repair a drawn dataset, step by step: half a minute.",
         "demo": "Draw a dataset, add noise, train, mend and report: five minutes.",
         "info": "Show versions, devices and formats.",
     },
@@ -55,6 +56,7 @@ Check a dataset, audit it with the predictions of any detector, and apply the fi
   boxmend audit data.yaml --predictions predictions.json --out audit
   boxmend apply audit --precision 0.95 --out mended
 
+`boxmend quickstart` shows these steps on a drawn dataset, without PyTorch.
 `boxmend COMMAND --help` explains a command and shows an example."""
 EXIT_STATUS = """\
 Exit status: 0 success; 1 `check` found errors, or `diff` found differences;

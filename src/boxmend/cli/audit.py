@@ -150,9 +150,9 @@ def _count_automatic(audited: AuditFolder) -> dict[str, Any]:
 
 def _print(audited: AuditFolder) -> None:
     summary = audited.to_json()
-    rows = [(RATES[name], _percent(share)) for name, share in summary["rates"].items()]
+    rows = [(RATES[name], format_share(share)) for name, share in summary["rates"].items()]
     noise = summary["box_noise"]
-    rows.append(("edges off by up to", f"{_percent(noise)} of the side"))
+    rows.append(("edges off by up to", f"{format_share(noise)} of the side"))
     print_table(("estimated", "share (95 % interval)"), rows)
     print()
     print_table(
@@ -198,8 +198,8 @@ def _print_probe(probe: dict[str, Any]) -> None:
                 kind if k == 0 else "",
                 cause,
                 counts["planted"],
-                _percent(counts["found_share"]),
-                _percent(counts["right_share"]),
+                format_share(counts["found_share"]),
+                format_share(counts["right_share"]),
             )
             for kind, counts_of_kind in probe.items()
             for k, (cause, counts) in enumerate(counts_of_kind["causes"].items())
@@ -207,7 +207,8 @@ def _print_probe(probe: dict[str, Any]) -> None:
     )
 
 
-def _percent(share: dict[str, float] | None) -> str:
+def format_share(share: dict[str, float] | None) -> str:
+    """Return a share with its interval as percentages; a dash for None."""
     if share is None:
         return "-"
     value, low, high = (100 * share[name] for name in ("value", "low", "high"))

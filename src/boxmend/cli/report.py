@@ -1,4 +1,4 @@
-"""`boxmend report`: one page about a finished run."""
+"""`boxmend report`: one page about a finished run or audit."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +23,11 @@ class ReportOptions:
     ] = None
     baseline: Annotated[
         Path | None,
-        Parameter(help="Folder of another run, whose detector is compared with that of RUN."),
+        Parameter(help="Training runs: another run, whose detector is compared with that of RUN."),
     ] = None
     beside: Annotated[
         tuple[Path, ...],
-        Parameter(help="Folders of further runs to show in the same figures.", negative=""),
+        Parameter(help="Training runs: further runs to show in the same figures.", negative=""),
     ] = ()
     data: MovedData = ()
     embed: Annotated[
@@ -54,7 +54,7 @@ app = App(name="report")
 
 @app.default
 def report(
-    run: Annotated[Path, Parameter(help="Folder of a finished run of `boxmend train`.")],
+    run: Annotated[Path, Parameter(help="Folder of a finished `boxmend train` or `audit`.")],
     /,
     *,
     options: ReportOptions | None = None,
@@ -63,10 +63,12 @@ def report(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Write one page about a run: a summary, figures, and every changed annotation.
+    """Write one page about an audit or a training run: a summary, figures, and every change.
 
-    RUN/report.html opens in any browser and needs no network. Its figures (SVG and CSV) and its
-    pictures are in folders next to it. A new report replaces the old one.
+    The page of an audit shows the estimated errors and a picture of every fix, that of a training
+    run every changed annotation. Both have a button that copies the `boxmend apply` command for
+    what they show. RUN/report.html opens in any browser and needs no network. Its figures (SVG and
+    CSV) and its pictures are in folders next to it. A new report replaces the old one.
 
     Example: boxmend report run
     """
@@ -88,15 +90,16 @@ def _print(result: ReportResult) -> None:
         [
             ("report", str(result.path)),
             ("size", size),
-            ("annotations shown", result.num_shown),
+            (f"{result.shows} shown", result.num_shown),
             ("figures", len(result.figures)),
         ],
     )
     if result.num_without_picture == 1:
-        say("1 annotation has no picture: its image cannot be read")
+        one = {"annotations": "annotation", "fixes": "fix"}[result.shows]
+        say(f"1 {one} has no picture: its image cannot be read")
     elif result.num_without_picture:
         number = f"{result.num_without_picture:,}"
-        say(f"{number} annotations have no picture: their images cannot be read")
+        say(f"{number} {result.shows} have no picture: their images cannot be read")
     if not result.is_embedded:
         say(f"the pictures stay in {result.picture_folder}: move it together with the page")
     say(f"open {result.path} in a browser")

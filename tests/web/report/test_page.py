@@ -19,12 +19,12 @@ from boxmend.data.noise.truth import Truth, write_truth
 from boxmend.data.types import Box
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs.folder import open_run
-from boxmend.web.report import writing
+from boxmend.web.report import run_content, writing
 from boxmend.web.report.figures import FIGURES
 from boxmend.web.report.gallery import columns
 from boxmend.web.report.gathering import ReportSettings, gather, scores_of
 from boxmend.web.report.page import SCRIPTS
-from boxmend.web.report.summary import short_address
+from boxmend.web.report.wording import short_address
 from boxmend.web.report.writing import write_report
 from boxmend.web.text import MAX_CHARACTERS, display_text, script_json
 from tests.fabricated_runs import BOXES, DISCARDED, NAMES, RELABELLED
@@ -67,7 +67,7 @@ def test_the_policy_names_the_hashes_of_the_very_texts_on_the_page(run: Path) ->
     parts = parts_of(write_report(run).path)
     data, *scripts = parts.texts["script"]
     assert json.loads(data)["labels"] == ["van", "truck", "bus"]
-    assert len(scripts) == len(SCRIPTS)
+    assert len(scripts) == len(SCRIPTS["run"])
     assert parts.policy == {
         "default-src": ["'none'"],
         "script-src": [digest(script) for script in scripts],
@@ -150,7 +150,7 @@ def test_hostile_names_are_text_and_nothing_else(tmp_path: Path) -> None:
     page = write_report(run).path.read_text(encoding="utf-8")
     parts = Parts(page)
     assert "alert(1)>" not in page.replace("&gt;", "")  # only ever escaped
-    assert [tag for tag, _ in parts.tags].count("script") == 1 + len(SCRIPTS)
+    assert [tag for tag, _ in parts.tags].count("script") == 1 + len(SCRIPTS["run"])
     assert "img" not in {tag for tag, _ in parts.tags}
     assert parts.data["labels"] == list(HOSTILE)
     assert parts.data["files"] == ["<b>.png", "a\ufffdgnp.png"]
@@ -225,7 +225,7 @@ def test_pictures_that_another_report_removed_are_reported(
             path.unlink()
         return table
 
-    monkeypatch.setattr(writing, "columns", taken_away)
+    monkeypatch.setattr(run_content, "columns", taken_away)
     with pytest.raises(OutputError, match="another process writes a report of this run"):
         write_report(run)
 

@@ -7,8 +7,9 @@ import pytest
 
 from boxmend.data.types import Box
 from boxmend.runs.folder import open_run
+from boxmend.web.report.content import Pattern
 from boxmend.web.report.gathering import ReportSettings
-from boxmend.web.report.summary import Pattern, patterns_of
+from boxmend.web.report.summary import patterns_of
 from boxmend.web.report.writing import write_report
 from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED
 from tests.web.report.drawn_records import made_dataset, made_record, seen, telling_visits

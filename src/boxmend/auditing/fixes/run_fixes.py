@@ -10,6 +10,8 @@ from boxmend.errors import UsageError
 from boxmend.runs.folder import Run
 from boxmend.runs.opening import is_audit
 
+AUDIT_FILE = "audit.json"  # rates, counts, results of the probe, and notes
+
 
 def has_fixes(run: Run) -> bool:
     """Return whether a run is an audit, or a training run that was audited."""

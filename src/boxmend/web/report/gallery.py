@@ -4,7 +4,7 @@ If the truth is known, the gallery also has the wrong labels that the run missed
 mark that compares its label with the truth.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -13,19 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.boxes import compute_iou
-from boxmend.data.dataset import UNKNOWN
-from boxmend.data.types import Box, Floats, Rows
+from boxmend.data.types import Floats, Rows
 from boxmend.repair.changes import Changes
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.opening import OpenRun
 from boxmend.scoring.truth import KnownTruth
+from boxmend.web.report.gallery_columns import (
+    MAX_REASON_CHARACTERS,
+    Column,
+    enclose_boxes,
+    file_columns,
+    flatten_boxes,
+    list_distinct,
+    picture_columns,
+    request_pictures,
+    round_values,
+)
 from boxmend.web.report.record import RunRecord
 from boxmend.web.text import display_text
 from boxmend.web.thumbnails import Request, Thumbnails
-
-Column = list[Any]
-
-MAX_REASON_CHARACTERS = 500  # a reason has two label names
 
 
 class Mark(IntEnum):
@@ -82,16 +88,8 @@ def marks_of(opened: OpenRun, truth: KnownTruth | None) -> NDArray[np.int8]:
 def requests_of(gallery: Gallery) -> list[Request]:
     """Request a picture of each row, image by image, that shows all boxes of the row."""
     dataset = gallery.opened.dataset
-    around = _enclosing_boxes([boxes[gallery.rows] for boxes in _boxes_of(gallery).values()])
-    images = dataset.image_rows[gallery.rows]
-    starts = np.flatnonzero(np.diff(images, prepend=-2))
-    ends = [*starts[1:], len(images)][: len(starts)]
-    requests = []
-    for start, end in zip(starts, ends, strict=True):
-        image = int(images[start])
-        boxes: list[Box] = [_box(sides) for sides in around[start:end].tolist()]
-        requests.append(Request(dataset.images.paths[image] if image != UNKNOWN else "", boxes))
-    return requests
+    around = enclose_boxes([boxes[gallery.rows] for boxes in _boxes_of(gallery).values()])
+    return request_pictures(dataset, dataset.image_rows[gallery.rows], around)
 
 
 def columns(gallery: Gallery, pictures: Iterable[Thumbnails]) -> dict[str, Any]:
@@ -102,27 +100,24 @@ def columns(gallery: Gallery, pictures: Iterable[Thumbnails]) -> dict[str, Any]:
     """
     opened, rows = gallery.opened, gallery.rows
     dataset = opened.dataset
-    images = dataset.image_rows[rows]
-    own, of_row = np.unique(images, return_inverse=True)
-    names = [dataset.images.file_names[row] if row != UNKNOWN else "" for row in own.tolist()]
-    reasons, reason_of = _distinct(_reasons(opened, gallery.changes, rows))
+    files = file_columns(dataset, dataset.image_rows[rows])
+    reasons, reason_of = list_distinct(_reasons(opened, gallery.changes, rows))
     table: dict[str, Any] = {
         "labels": [display_text(name) for name in dataset.label_names],
-        "files": [display_text(name) for name in names],
+        **files,
         "reasons": reasons,
         "id": [display_text(str(number)) for number in dataset.annotation_ids[rows].tolist()],
-        "file": of_row.tolist(),
         "old": dataset.labels[rows].tolist(),
         "new": opened.settlement.labels[rows].tolist(),
         "verdict": opened.settlement.verdicts[rows].tolist(),
         "moved": opened.settlement.is_moved[rows].astype(int).tolist(),
-        "loss": _round(opened.settlement.losses[rows], 3),
-        "threshold": _round(opened.settlement.thresholds[rows], 3),
-        "confidence": _round(opened.settlement.confidences[rows], 3),
-        "iou": _round(opened.settlement.iou[rows], 3),
+        "loss": round_values(opened.settlement.losses[rows], 3),
+        "threshold": round_values(opened.settlement.thresholds[rows], 3),
+        "confidence": round_values(opened.settlement.confidences[rows], 3),
+        "iou": round_values(opened.settlement.iou[rows], 3),
         "reason": reason_of,
-        "boxes": {name: _flat(boxes[rows]) for name, boxes in _boxes_of(gallery).items()},
-        **_picture_columns(np.bincount(of_row).tolist(), pictures),
+        "boxes": {name: flatten_boxes(boxes[rows]) for name, boxes in _boxes_of(gallery).items()},
+        **picture_columns(files["file"], pictures),
     }
     return table | ({} if gallery.truth is None else _truth_columns(gallery, gallery.truth))
 
@@ -145,49 +140,9 @@ def _truth_columns(gallery: Gallery, truth: KnownTruth) -> dict[str, Column]:
     return {
         "mark": gallery.marks.tolist(),
         "truth": truth.labels[rows].tolist(),
-        "before": _round(np.where(is_known, before, np.nan), 3),
-        "after": _round(np.where(is_known, after, np.nan), 3),
+        "before": round_values(np.where(is_known, before, np.nan), 3),
+        "after": round_values(np.where(is_known, after, np.nan), 3),
     }
-
-
-def _picture_columns(numbers: Sequence[int], pictures: Iterable[Thumbnails]) -> dict[str, Column]:
-    """Return the window and picture of every row, or its problem, and the picture of every image.
-
-    `numbers` are the numbers of rows of each image.
-    """
-    windows: Column = []
-    names: list[str | None] = []
-    problems: list[str] = []
-    whole: list[str | None] = []  # by image, as "files" are
-    sizes: Column = []
-    for n, thumbnails in zip(numbers, pictures, strict=True):
-        windows += [side for window in thumbnails.windows for side in window] or [0] * 4 * n
-        names += thumbnails.names or [None] * n
-        problems += [thumbnails.problem] * n
-        whole.append(thumbnails.whole or None)
-        sizes += thumbnails.size
-    distinct_problems, problem_of = _distinct([display_text(problem) for problem in problems])
-    return {
-        "windows": windows,
-        "pictures": names,
-        "problems": distinct_problems,
-        "problem": problem_of,
-        "whole": whole,
-        "sizes": sizes,
-    }
-
-
-def _enclosing_boxes(boxes: Sequence[Floats]) -> Floats:
-    """Return the smallest box [g, 4] around several boxes of each row; unknown sides are NaN."""
-    stacked = np.stack(boxes)  # [b, g, 4]
-    low = np.fmin.reduce(stacked[..., :2])
-    high = np.fmax.reduce(stacked[..., 2:])
-    return np.concatenate([low, high], axis=1)
-
-
-def _box(sides: list[float]) -> Box:
-    x1, y1, x2, y2 = sides
-    return x1, y1, x2, y2
 
 
 def _reasons(opened: OpenRun, changes: Changes, rows: Rows) -> list[str]:
@@ -202,21 +157,3 @@ def _reasons(opened: OpenRun, changes: Changes, rows: Rows) -> list[str]:
             parts.insert(0, f"label: unsure of {name} {settlement.votes(row)}, kept")
         reasons.append(display_text("; ".join(parts), MAX_REASON_CHARACTERS))
     return reasons
-
-
-def _distinct(texts: list[str]) -> tuple[list[str], list[int]]:
-    """Return the distinct texts in their order, and the index of each text among them."""
-    number = {text: k for k, text in enumerate(dict.fromkeys(texts))}
-    return list(number), [number[text] for text in texts]
-
-
-def _round(values: Floats, decimals: int) -> Column:
-    is_known = np.isfinite(values)
-    numbers = np.where(is_known, values, 0).round(decimals).tolist()
-    pairs = zip(numbers, is_known.tolist(), strict=True)
-    return [number if known else None for number, known in pairs]
-
-
-def _flat(boxes: Floats) -> Column:
-    """Return the sides of all boxes in one list [4g], to a tenth of a pixel."""
-    return _round(boxes.reshape(-1), 1)

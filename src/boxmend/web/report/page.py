@@ -11,42 +11,46 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from boxmend import __version__
-from boxmend.web.report.record import Figure
-from boxmend.web.report.summary import ReportSummary
+from boxmend.web.report.content import ReportContent
 from boxmend.web.text import display_text, script_json
 
 GENERATOR = '<meta name="generator" content="boxmend report'  # identifies the pages of reports
 WIDE_CHART = 'class="chart wide"'  # it may scroll, and therefore needs the keyboard focus
-SCRIPTS = ("theme.js", "rows.js", "pictures.js", "page.js")
+SCRIPTS = {
+    kind: ("theme.js", "elements.js", "rows.js", "pictures.js", "command.js", own, "page.js")
+    for kind, own in (("run", "run.js"), ("audit", "audit.js"))
+}
 
 
 @dataclass(frozen=True)
 class Page:
     """The content of a page."""
 
-    name: str  # of the run
-    summary: ReportSummary
-    figures: list[Figure]
+    content: ReportContent
     figure_folder: str  # next to the page, with the figures as files
     gallery: dict[str, Any]  # the columns, with their pictures
-    num_shown: int
     picture_folder: str | None  # next to the page; None if the page contains the pictures
 
 
 def render(page: Page, chart_styles: str = "") -> bytes:
     """Return the page as HTML in UTF-8; its policy blocks any script or file of others."""
     style = _static("page.css") + chart_styles
-    scripts = [_static(name) for name in SCRIPTS]
-    data = script_json(page.gallery | {"folder": page.picture_folder})
-    text = _template().render(
+    content = page.content
+    scripts = [_static(name) for name in SCRIPTS[content.kind]]
+    others = {"folder": page.picture_folder, "command": content.command}
+    data = script_json(page.gallery | others)
+    text = _template(f"{content.kind}.html.j2").render(
         generator=Markup(f'{GENERATOR} {__version__}">'),  # no text of users
         policy=policy(style, scripts, has_files=page.picture_folder is not None),
-        title=display_text(page.name),
+        title=display_text(content.name),
         style=Markup(_ensure_contained(style, "style")),
         scripts=[Markup(_ensure_contained(script, "script")) for script in scripts],
         data=Markup(data),
         page=page,
-        figures=[(figure, Markup(figure.svg), WIDE_CHART in figure.svg) for figure in page.figures],
+        content=content,
+        figures=[
+            (figure, Markup(figure.svg), WIDE_CHART in figure.svg) for figure in content.figures
+        ],
         version=__version__,
     )
     return text.encode("utf-8", "replace")
@@ -81,7 +85,7 @@ def _static(name: str) -> str:
 
 
 @cache
-def _template() -> Template:
+def _template(name: str) -> Template:
     environment = Environment(
         loader=FunctionLoader(_static),
         autoescape=True,
@@ -89,4 +93,4 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)

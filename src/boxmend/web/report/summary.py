@@ -1,9 +1,7 @@
 """The summary of a report: what a run found and changed, in sentences and key figures."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
-from pathlib import PurePath
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -12,42 +10,13 @@ from boxmend.data.types import Mask
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.opening import OpenRun
 from boxmend.scoring.corrections.changes import score_changes
+from boxmend.web.report.content import Pattern, ReportSummary, Tile
 from boxmend.web.report.gathering import DetectorScores
 from boxmend.web.report.record import RunRecord
+from boxmend.web.report.wording import many, noun, percent, short_address
 from boxmend.web.text import display_text
 
 MAX_PATTERNS = 8
-MAX_ADDRESS_PARTS = 2  # the last parts of a data address; the page hides the machine's folders
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A key figure, and what it is."""
-
-    number: str
-    what: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """How often one label was replaced by another."""
-
-    called: str
-    truly: str
-    number: int
-    share: float  # of the judged annotations with the old label
-    pair: str  # the value in the gallery's filter
-
-
-@dataclass(frozen=True)
-class ReportSummary:
-    """The first part of the page; its texts are not escaped for HTML."""
-
-    paragraphs: list[str]
-    groups: list[tuple[str, list[Tile]]]
-    patterns: list[Pattern]
-    facts: list[tuple[str, str]]
 
 
 def summarise(record: RunRecord, scores: DetectorScores, baseline: DetectorScores) -> ReportSummary:
@@ -94,18 +63,13 @@ def patterns_of(record: RunRecord) -> list[Pattern]:
     ]
 
 
-def percent(share: float, decimals: int = 1) -> str:
-    """Format a share as a percentage."""
-    return f"{100 * share:.{decimals}f}\N{NO-BREAK SPACE}%"
-
-
 def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
     opened = record.opened
     n, learnt = len(opened.dataset), int(opened.settlement.is_visited.sum())
     numbers = [int(mask.sum()) for mask in _kinds_of_change(opened)]
     trained = (
-        f"This run trained a detector on {_many(len(opened.dataset.images), 'image')} with "
-        f"{_many(n, 'annotation')}"
+        f"This run trained a detector on {many(len(opened.dataset.images), 'image')} with "
+        f"{many(n, 'annotation')}"
     )
     if not (any(numbers) or opened.settlement.num_judged.any()):
         yield f"{trained}. It changed no label and no box."
@@ -131,9 +95,9 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
 def _list_changes(relabelled: int, moved: int, unsure: int) -> str:
     """Return the numbers of changes that are not 0, as a list in a sentence."""
     changes = [
-        f"changed {_many(relabelled, 'label')}" if relabelled else "",
-        f"moved {_many(moved, 'box', 'es')}" if moved else "",
-        f"was unsure of {_many(unsure, 'annotation')}" if unsure else "",
+        f"changed {many(relabelled, 'label')}" if relabelled else "",
+        f"moved {many(moved, 'box', 'es')}" if moved else "",
+        f"was unsure of {many(unsure, 'annotation')}" if unsure else "",
     ]
     *others, last = filter(None, changes)
     comma = "," if len(others) > 1 else ""
@@ -163,12 +127,12 @@ def _result_sentences(
 
 def _annotation_tile(record: RunRecord) -> Tile:
     dataset = record.opened.dataset
-    images = _many(len(dataset.images), "image")
+    images = many(len(dataset.images), "image")
     left_out = int((~record.opened.settlement.is_visited).sum())
     note = f"on {images}" + (
         f"; {left_out:,} not judged, such as difficult ones" if left_out else ""
     )
-    return Tile(f"{len(dataset):,}", _noun(len(dataset), "annotation"), note)
+    return Tile(f"{len(dataset):,}", noun(len(dataset), "annotation"), note)
 
 
 def _noise_tiles(noise: dict[str, Any]) -> Iterator[Tile]:
@@ -200,8 +164,8 @@ def _change_tiles(record: RunRecord) -> list[Tile]:
     if moved:
         notes[1] += f"; mean IoU of old and new box {opened.settlement.iou[masks[1]].mean():.2f}"
     return [
-        Tile(f"{relabelled:,}", f"{_noun(relabelled, 'label')} changed", notes[0]),
-        Tile(f"{moved:,}", f"{_noun(moved, 'box', 'es')} moved", notes[1]),
+        Tile(f"{relabelled:,}", f"{noun(relabelled, 'label')} changed", notes[0]),
+        Tile(f"{moved:,}", f"{noun(moved, 'box', 'es')} moved", notes[1]),
         Tile(f"{unsure:,}", "unsure", f"{notes[2]}; doubtful label without a replacement"),
     ]
 
@@ -219,7 +183,7 @@ def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
             f"{labels.right:,} of {labels.relabelled:,}; {labels.harm:,} were right before",
         )
     note = f"of {labels.wrong_before:,}; {labels.missed_but_unsure:,} of them listed as unsure"
-    yield Tile(f"{labels.missed:,}", f"wrong {_noun(labels.missed, 'label')} not changed", note)
+    yield Tile(f"{labels.missed:,}", f"wrong {noun(labels.missed, 'label')} not changed", note)
     if labels.noise_before is not None and labels.noise_after is not None:
         numbers = _arrow(f"{100 * labels.noise_before:.1f}", percent(labels.noise_after))
         yield Tile(numbers, "wrong labels", "before and after")
@@ -270,12 +234,6 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "Versions", display_text(", ".join(texts))
 
 
-def short_address(address: str) -> str:
-    """Return the end of a data address, without the folders of the machine before it."""
-    parts = PurePath(address).parts
-    return display_text("/".join(part for part in parts[-MAX_ADDRESS_PARTS:] if part != "/"))
-
-
 def _bounds(noise: dict[str, Any], name: str) -> tuple[str, str] | None:
     low, high = noise.get(f"{name}_low"), noise.get(f"{name}_high")
     if not (_is_number(low) and _is_number(high)):
@@ -285,14 +243,6 @@ def _bounds(noise: dict[str, Any], name: str) -> tuple[str, str] | None:
 
 def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _many(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number:,} {_noun(number, noun, plural)}"
-
-
-def _noun(number: int, noun: str, plural: str = "s") -> str:
-    return noun if number == 1 else f"{noun}{plural}"
 
 
 def _arrow(before: str, after: str) -> str:

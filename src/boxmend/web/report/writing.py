@@ -3,7 +3,7 @@
 import base64
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from boxmend.data.files.atomic import open_atomic, wrap_os_errors
 from boxmend.data.files.locks import require_lock
@@ -12,14 +12,17 @@ from boxmend.data.files.temporary import remove_leftovers
 from boxmend.data.progress import Progress
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs.folder import open_run
+from boxmend.runs.opening import is_audit
 from boxmend.web.charts import STYLES
+from boxmend.web.report.audits.content import make_audit_content
+from boxmend.web.report.audits.figures import AUDIT_FIGURES
+from boxmend.web.report.content import ReportContent
 from boxmend.web.report.figure_files import write_figures
 from boxmend.web.report.figures import FIGURES
-from boxmend.web.report.gallery import Gallery, columns, gallery_of, requests_of
-from boxmend.web.report.gathering import DetectorScores, ReportSettings, gather, scores_of
+from boxmend.web.report.gathering import ReportSettings
 from boxmend.web.report.page import GENERATOR, Page, render
 from boxmend.web.report.record import Figure
-from boxmend.web.report.summary import summarise
+from boxmend.web.report.run_content import make_run_content
 from boxmend.web.thumbnails import make_pictures, remove_others
 
 __all__ = ["ReportResult", "ReportSettings", "write_report"]
@@ -40,19 +43,20 @@ class ReportResult:
     """The files of a written report."""
 
     path: Path
-    num_shown: int  # annotations in the gallery
+    num_shown: int  # annotations in the gallery, or fixes of an audit
     num_bytes: int  # of the page
     figures: list[str]  # their names
     figure_folder: Path
     picture_folder: Path
     is_embedded: bool  # whether the page contains the pictures
-    num_without_picture: int  # annotations whose image cannot be read
+    num_without_picture: int  # annotations or fixes whose image cannot be read
+    shows: Literal["annotations", "fixes"] = "annotations"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON data."""
         return {
             "out": str(self.path),
-            "annotations_shown": self.num_shown,
+            f"{self.shows}_shown": self.num_shown,
             "bytes": self.num_bytes,
             "figures": self.figures,
             "figure_folder": str(self.figure_folder),
@@ -69,52 +73,49 @@ def write_report(
     *,
     progress: Progress | None = None,
 ) -> ReportResult:
-    """Write the report of a finished run: RUN/report.html, or the page `out`, and its folders.
+    """Write the report of a finished run or audit: RUN/report.html, or `out`, and its folders.
 
     The folders are next to the page: the figures as SVG and CSV, and the pictures of the gallery,
     which the next report uses again. An older report is replaced; any other file or folder in the
     way raises an OutputError. `progress` is called with the number of finished images.
     """
     settings = settings or ReportSettings()
-    folder = open_run(run).path
+    source = open_run(run)
+    folder = source.path
     path = folder / PAGE_FILE if out is None else Path(out)
     figure_folder, picture_folder = _folders(path, folder)
     _ensure_replaceable(path)
-    record = gather(folder, settings)
-    drawings = (draw(record) for draw in FIGURES.values())
-    figures = [figure for figure in drawings if figure is not None]
+    make_content = make_audit_content if is_audit(source) else make_run_content
+    content = make_content(source, settings)
     _mark_folder(figure_folder)
     _mark_folder(picture_folder)
     with require_lock(picture_folder, f"{path}: another process is writing this report"):
         remove_leftovers(picture_folder)
-        gallery = gallery_of(record)
-        table = _with_pictures(gallery, picture_folder, settings.embed, progress)
+        table = _with_pictures(content, picture_folder, settings.embed, progress)
         names = set(_picture_names(table))
         is_embedded = _embed_pictures(table, picture_folder, settings.embed)
-        _remove_old_figures(figure_folder, figures)
-        write_figures(figures, figure_folder)
+        _remove_old_figures(figure_folder, content.figures)
+        write_figures(content.figures, figure_folder)
         page = Page(
-            name=record.name,
-            summary=summarise(record, scores_of(record.opened.run), _baseline(settings)),
-            figures=figures,
+            content=content,
             figure_folder=figure_folder.name,
             gallery=table,
-            num_shown=len(gallery),
             picture_folder=None if is_embedded else picture_folder.name,
         )
-        content = render(page, STYLES)
+        html = render(page, STYLES)
         with open_atomic(path) as file:
-            file.write(content)
+            file.write(html)
         remove_others(picture_folder, names)  # last, because the old page needs its pictures
     return ReportResult(
         path=path,
-        num_shown=len(gallery),
-        num_bytes=len(content),
-        figures=[figure.name for figure in figures],
+        num_shown=content.num_shown,
+        num_bytes=len(html),
+        figures=[figure.name for figure in content.figures],
         figure_folder=figure_folder,
         picture_folder=picture_folder,
         is_embedded=is_embedded,
         num_without_picture=table["pictures"].count(None),
+        shows="fixes" if content.kind == "audit" else "annotations",
     )
 
 
@@ -161,15 +162,14 @@ def _mark_folder(folder: Path) -> None:
 
 
 def _with_pictures(
-    gallery: Gallery, folder: Path, embed: bool | None, progress: Progress | None
+    content: ReportContent, folder: Path, embed: bool | None, progress: Progress | None
 ) -> dict[str, Any]:
     """Return the columns of the gallery, and make a picture for each row in the folder."""
     side = LONG_SIDES[-1][1] if embed else SIDE_IN_FOLDER
-    side = next((pixels for number, pixels in LONG_SIDES if len(gallery) <= number), side)
-    requests = requests_of(gallery)
+    side = next((pixels for number, pixels in LONG_SIDES if content.num_shown <= number), side)
     sides = {"side": side, "whole_side": WHOLE_SIDE}
-    pictures = list(make_pictures(requests, folder, **sides, progress=progress))
-    return columns(gallery, pictures)
+    pictures = list(make_pictures(content.requests, folder, **sides, progress=progress))
+    return content.columns(pictures)
 
 
 def _picture_names(table: dict[str, Any]) -> list[str]:
@@ -198,10 +198,6 @@ def _embed_pictures(table: dict[str, Any], folder: Path, embed: bool | None) -> 
 
 def _remove_old_figures(folder: Path, figures: list[Figure]) -> None:
     """Delete the files of figures that the report no longer has."""
-    for name in set(FIGURES) - {figure.name for figure in figures}:
+    for name in {*FIGURES, *AUDIT_FIGURES} - {figure.name for figure in figures}:
         for ending in ("svg", "csv"):
             (folder / f"{name}.{ending}").unlink(missing_ok=True)
-
-
-def _baseline(settings: ReportSettings) -> DetectorScores:
-    return DetectorScores() if settings.baseline is None else scores_of(open_run(settings.baseline))

@@ -6,87 +6,18 @@
 (() => {
   const CHUNK = 48;  // cards added at once
   const ADDRESS_DELAY_MS = 150;
-  const LAYERS = ["annotated", "matched", "final", "true"];
-  const VERDICT_WORDS = ["label kept", "relabelled", "unsure", "not judged"];
-  const MARK_WORDS = [
-    "", "correctly relabelled", "right label replaced", "still wrong", "wrong, missed",
-    "unsure, was wrong", "unsure, was right",
-  ];
-  const MARK_BADGES = ["", "✓ right", "✗ harm", "✗ still wrong", "✗ missed", "✓ was wrong", "✗ was right"];
-  const MARK_KINDS = ["", "good", "bad", "bad", "bad", "good", "bad"];
-
-  const $ = (id) => document.getElementById(id);
+  const { byId: $, make, bdi, many } = elements;
   const data = JSON.parse($("data").textContent);
-  const layers = LAYERS.filter((name) => name in data.boxes);
-  const keys = rows.sortKeys(data);
+  const subject = subjectOf(data);
+  const command = commandOf(data.command);
+  const layers = Object.keys(subject.layers).filter((name) => name in data.boxes);
   const pictures = picturesOf(data, layers);
-  let view = { ...rows.PLAIN };
+  const length = subject.keys.length;
+  let view = { ...subject.plain };
   let shown = [];  // rows in order
   let numCards = 0;  // cards on the page
   let addressTimer = 0;
   let place = -1;  // of the open row in `shown`
-
-  function make(tag, className, text) {
-    const element = document.createElement(tag);
-    if (className) element.className = className;
-    if (text !== undefined) element.textContent = text;
-    return element;
-  }
-
-  function bdi(text) {
-    return make("bdi", "", text);
-  }
-
-  const fixed = (value, digits) => (value === null ? "–" : value.toFixed(digits));
-  const percent = (value) => (value === null ? "–"
-    : value > 0.995 && value < 1 ? ">99\u00a0%" : `${(100 * value).toFixed(0)}\u00a0%`);
-  const label = (number) => (number < 0 ? "none" : data.labels[number]);
-  const many = (number) => number.toLocaleString("en");
-
-  /* Texts about a row */
-
-  function describe(row) {
-    const labels = data.old[row] === data.new[row] ? label(data.old[row])
-      : `${label(data.old[row])}, now ${label(data.new[row])},`;
-    return `${labels} in ${data.files[data.file[row]]}`;
-  }
-
-  function labelLine(row) {
-    const line = make("span", "labels");
-    const old = bdi(label(data.old[row]));
-    if (data.old[row] === data.new[row]) {
-      line.append(old);
-    } else {
-      const arrow = make("span", "arrow", " → ");
-      arrow.setAttribute("aria-hidden", "true");
-      const before = make("s");
-      before.append(old);
-      const after = make("strong");
-      after.append(bdi(label(data.new[row])));
-      line.append(before, arrow, make("span", "hidden", " now "), after);
-    }
-    return line;
-  }
-
-  function badges(row) {
-    const list = make("span", "badges");
-    const verdict = rows.VERDICTS[data.verdict[row]];
-    if (verdict !== "kept") list.append(make("span", `badge ${verdict}`, VERDICT_WORDS[data.verdict[row]]), " ");
-    if (data.moved[row]) list.append(make("span", "badge moved", "moved"), " ");
-    if (data.mark && data.mark[row]) {
-      const mark = data.mark[row];
-      list.append(make("span", `badge ${MARK_KINDS[mark]}`, MARK_BADGES[mark]));
-    }
-    return list;
-  }
-
-  function lossWords(row) {
-    const loss = data.loss[row], threshold = data.threshold[row];
-    if (loss === null) return "–";
-    const short = (value) => fixed(value, value < 10 ? 2 : 1);
-    if (threshold === null) return short(loss);
-    return `${short(loss)} ${loss > threshold ? ">" : "≤"} ${short(threshold)}`;
-  }
 
   function card(row, number) {
     const item = make("li", "card");
@@ -98,15 +29,12 @@
     const frame = make("span", "frame");
     pictures.fill(frame, row, "");
     const name = make("span", "hidden", ` in ${data.files[data.file[row]]}, open`);
-    button.append(frame, labelLine(row), name);
-    const figures = make("p", "figures-line");
-    const pieces = [`loss ${lossWords(row)}`, `confidence ${percent(data.confidence[row])}`,
-      `IoU ${fixed(data.iou[row], 2)}`].map((words) => make("span", "piece", words));
-    figures.append(pieces[0], " · ", pieces[1], " · ", pieces[2]);
+    button.append(frame, subject.title(row), name);
     const file = make("p", "file");
-    file.append(bdi(data.files[data.file[row]]), " · ", bdi(data.id[row]));
-    file.title = `${data.files[data.file[row]]} · ${data.id[row]}`;
-    item.append(button, badges(row), figures, file);
+    file.append(bdi(data.files[data.file[row]]));
+    if (data.id[row]) file.append(" · ", bdi(data.id[row]));
+    file.title = file.textContent;
+    item.append(button, subject.badges(row), subject.figures(row), file);
     return item;
   }
 
@@ -127,13 +55,14 @@
   }
 
   function refresh() {
-    shown = rows.choose(data, keys, view);
+    shown = rows.choose(length, subject.tests(view), subject.sortKeys[view.sort], view.direction);
     numCards = 0;
     $("cards").replaceChildren();
     addCards();
-    const all = `${many(data.id.length)} annotation${data.id.length === 1 ? "" : "s"}`;
-    $("count").textContent = shown.length === data.id.length ? all
+    const all = `${many(length)} ${subject.words[length === 1 ? 0 : 1]}`;
+    $("count").textContent = shown.length === length ? all
       : shown.length === 0 ? `None of ${all}; change a filter` : `${many(shown.length)} of ${all}`;
+    command.show(subject.command(shown, view), shown.length);
   }
 
   /** Write the view into the address after a delay, because browsers limit the number of calls. */
@@ -141,7 +70,7 @@
     clearTimeout(addressTimer);
     addressTimer = setTimeout(() => {
       try {
-        history.replaceState(null, "", `#${rows.format(view) || "gallery"}`);
+        history.replaceState(null, "", `#${rows.format(view, subject.plain) || "gallery"}`);
       } catch { /* the view works without it */ }
     }, ADDRESS_DELAY_MS);
   }
@@ -159,36 +88,12 @@
     $(id).replaceChildren(...options.map(([value, text]) => new Option(text, value)));
   }
 
-  /** Return a function from a value to the number of rows of a column that have it. */
-  function tally(column) {
-    const numbers = new Map();
-    for (const value of column) numbers.set(value, (numbers.get(value) || 0) + 1);
-    return (value) => many(numbers.get(value) || 0);
-  }
-
   function fillControls() {
-    const [olds, verdicts, moves] = [data.old, data.verdict, data.moved].map(tally);
-    const used = [...new Set(data.old)].sort((a, b) => (label(a) < label(b) ? -1 : 1));
-    fillSelect("from", [["", "any"], ...used.map((number) =>
-      [number, `${label(number)} (${olds(number)})`])]);
-    fillSelect("pair", [["", "any"], ...rows.pairs(data).map(([pair, number]) => {
-      const [from, to] = pair.split("-").map(Number);
-      return [pair, `${label(from)} → ${label(to)} (${many(number)})`];
-    })]);
-    fillSelect("verdict", [["", "any"], ...rows.VERDICTS
-      .map((name, code) => [name, `${VERDICT_WORDS[code]} (${verdicts(code)})`])
-      .filter(([, text]) => !text.endsWith("(0)"))]);
-    fillSelect("moved", [["", "any"], ["yes", `moved (${moves(1)})`],
-      ["no", `as annotated (${moves(0)})`]]);
-    fillSelect("sort", [["loss", "loss"], ["moved", "box movement"],
-      ["confidence", "confidence"], ["file", "file name"]]);
-    $("mark-label").hidden = !data.mark;
-    if (data.mark) {
-      const number = tally(data.mark);
-      const marks = rows.MARKS.map((name, code) => [name, `${MARK_WORDS[code]} (${number(code)})`]);
-      fillSelect("mark", [["", "any"], ...marks.slice(1).filter(([, text]) => !text.endsWith("(0)")),
-        ["closer", "box closer to the truth"], ["further", "box further from the truth"]]);
+    for (const [id, options] of Object.entries(subject.options())) {
+      fillSelect(id, [["", "any"], ...options]);
+      $(id).closest("label").hidden = options.length === 0;
     }
+    fillSelect("sort", subject.sorts);
     for (const id of ["layers", "detail-layers"]) $(id).append(...layers.map(layerButton));
   }
 
@@ -196,7 +101,7 @@
     const button = make("button", `layer ${name}`);
     button.type = "button";
     button.dataset.layer = number + 1;
-    button.append(pictures.swatch(), name === "true" ? "truth" : name);
+    button.append(pictures.swatch(), subject.layers[name]);
     button.title = `Key ${number + 1}`;
     button.addEventListener("click", () => toggleLayer(number + 1));
     return button;
@@ -218,7 +123,7 @@
     }
   }
 
-  const SELECTS = ["from", "pair", "verdict", "moved", "mark", "sort"];
+  const SELECTS = [...document.querySelectorAll("#filters select")].map((select) => select.id);
 
   function showControls() {
     for (const id of SELECTS) $(id).value = view[id];
@@ -227,7 +132,7 @@
     $("direction").textContent = isUp ? "↑" : "↓";
     $("direction").setAttribute("aria-label", `${isUp ? "Ascending" : "Descending"}; reverse the order`);
     $("direction").title = isUp ? "Ascending" : "Descending";
-    $("reset").hidden = rows.format({ ...view, hidden: "", open: "" }) === "";
+    $("reset").hidden = rows.format({ ...view, hidden: "", open: "" }, subject.plain) === "";
     showLayers();
   }
 
@@ -240,29 +145,13 @@
 
   /* The large view */
 
-  function fact(list, name, ...content) {
-    const value = make("dd");
-    value.append(...content);
-    list.push(make("dt", "", name), value);
-  }
-
   function facts(row) {
     const list = [];
-    fact(list, "Verdict", VERDICT_WORDS[data.verdict[row]]);
-    if (data.mark) {
-      fact(list, "True label", bdi(data.truth[row] < 0 ? "none of these labels" : label(data.truth[row])),
-        data.mark[row] ? `: ${MARK_WORDS[data.mark[row]]}` : "");
-      if (data.before[row] !== null) {
-        fact(list, "IoU with the true box", `${fixed(data.before[row], 2)} → ${fixed(data.after[row], 2)}`);
-      }
-    }
-    fact(list, "Loss and threshold", lossWords(row));
-    fact(list, "Confidence", percent(data.confidence[row]));
-    fact(list, "Box", data.moved[row] ? `moved; IoU with the old box ${fixed(data.iou[row], 2)}` : "as annotated");
-    const reason = data.reasons[data.reason[row]];
-    if (reason) fact(list, "Reason", bdi(reason));
-    fact(list, "File", bdi(data.files[data.file[row]]));
-    fact(list, "Annotation", bdi(data.id[row]));
+    subject.facts(row, (name, ...content) => {
+      const value = make("dd");
+      value.append(...content);
+      list.push(make("dt", "", name), value);
+    });
     return list;
   }
 
@@ -270,11 +159,11 @@
     if (number < 0 || number >= shown.length) return;
     place = number;
     const row = shown[place];
-    $("detail-title").replaceChildren(labelLine(row));
-    pictures.fill($("detail-picture"), row, describe(row));
+    $("detail-title").replaceChildren(subject.title(row));
+    pictures.fill($("detail-picture"), row, subject.describe(row));
     pictures.fillWhole($("detail-whole"), row);
     $("detail-facts").replaceChildren(...facts(row));
-    $("place").replaceChildren(make("span", "hidden", `${describe(row)}, `),
+    $("place").replaceChildren(make("span", "hidden", `${subject.describe(row)}, `),
       `${many(place + 1)} of ${many(shown.length)}`);
     setEnd("previous", place === 0);
     setEnd("next", place === shown.length - 1);
@@ -282,7 +171,7 @@
       $("detail").showModal();
       $("detail-title").focus();
     }
-    view.open = data.id[row];
+    view.open = subject.keys[row];
     remember();
   }
 
@@ -319,6 +208,7 @@
     j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1),
     1: () => toggleLayer(1), 2: () => toggleLayer(2), 3: () => toggleLayer(3), 4: () => toggleLayer(4),
     f: () => { if (!$("detail").open) $("query").focus(); },
+    c: () => { if (!$("detail").open) command.copy(); },
     "?": () => { if (!$("detail").open) $("keys").showModal(); },
   };
 
@@ -335,12 +225,12 @@
   /* Start */
 
   function readAddress() {
-    const { view: newView, isEmpty } = rows.parse(location.hash, isAllowed);
+    const { view: newView, isEmpty } = rows.parse(location.hash, subject.plain, isAllowed);
     if (isEmpty) return;
     view = newView;
     showControls();
     refresh();
-    const number = view.open ? shown.findIndex((row) => data.id[row] === view.open) : -1;
+    const number = view.open ? shown.findIndex((row) => subject.keys[row] === view.open) : -1;
     if (number >= 0) showDetail(number);
     else $("gallery").scrollIntoView();
   }
@@ -351,7 +241,7 @@
     $("filters").addEventListener("submit", (event) => event.preventDefault());
     $("filters").addEventListener("reset", (event) => {
       event.preventDefault();
-      setView({ ...rows.PLAIN, hidden: view.hidden });
+      setView({ ...subject.plain, hidden: view.hidden });
     });
     $("direction").addEventListener("click", () =>
       setView({ direction: view.direction === "ascending" ? "descending" : "ascending" }));
@@ -364,12 +254,13 @@
     $("next").addEventListener("click", () => step(1));
     $("close").addEventListener("click", () => $("detail").close());
     $("detail").addEventListener("close", closeDetail);
+    $("copy").addEventListener("click", command.copy);
     $("help").addEventListener("click", () => $("keys").showModal());
     document.addEventListener("keydown", handleKey);
     window.addEventListener("hashchange", readAddress);
   }
 
-  if (data.id.length) {
+  if (length) {
     fillControls();
     listen();
     showControls();

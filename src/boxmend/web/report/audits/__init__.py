@@ -1,0 +1,1 @@
+"""The report of an audit: its record, summary, figures and gallery."""
