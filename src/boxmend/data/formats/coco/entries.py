@@ -23,7 +23,6 @@ from boxmend.data.formats.coco.document import (
     find_members,
     iterate_chunks,
 )
-from boxmend.data.formats.reading import is_safe_name
 from boxmend.data.types import Ids
 
 NO_ID = "\0no id"  # a value that no document has, for missing or invalid ids
@@ -153,18 +152,9 @@ class Reader:
         return columns
 
     def read_images(self) -> list[ImageEntry]:
-        """Read the images; report unsafe file names and replace them by empty ones."""
+        """Read the images with their names as written, which may be unsafe."""
         portions = self._decode_chunks("images", ImageEntry, self._repair_image)
         images = [image for _, portion in portions for image in portion]
-        names = [image.file_name for image in images]
-        for image in images if _may_have_unsafe_names(names) else []:
-            if not is_safe_name(image.file_name):
-                message = (
-                    f"image {image.id}: file_name {image.file_name!r} is absolute or leaves the "
-                    "folder of the images; make it relative"
-                )
-                self._report("unsafe-name", message, image=str(image.id))
-                image.file_name = ""
         self._report_duplicates(as_ids([image.id for image in images]), "images")
         return images
 
@@ -338,14 +328,6 @@ def _find_rows_by_table(ids: Ids, known: Ids) -> NDArray[np.int64]:
         ids = np.where((ids >= 0) & (ids < len(table)), ids, len(table) - 1)
     rows: NDArray[np.int64] = table[ids]
     return rows
-
-
-def _may_have_unsafe_names(names: list[str]) -> bool:
-    """Return whether any name may be unsafe, by a quick search in all names at once."""
-    text = "\n".join(names)
-    marks = ("..", "\\", "\0", ":", "\n/", "/\n", "\n\n")
-    is_unsafe_at_ends = not text or text[0] in "/\n" or text[-1] in "/\n"
-    return is_unsafe_at_ends or any(mark in text for mark in marks)
 
 
 def _decode_values(entry: bytes) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from boxmend.data.formats.voc.scanning import (
     find_text_spans,
 )
 
+ANNOTATIONS = "Annotations"  # the usual folder of the documents
 FALSE_TEXTS = {"", "0", "false", "no", "unspecified"}  # texts of an unset flag or pose
 _UNKNOWN_TEXTS = {"", "unknown", "unspecified"}
 _MAX_NAMED_EXTRAS = 20  # the others are counted together
@@ -37,10 +38,12 @@ class VocSource(Source):
     lists: dict[str, bytes]  # the files of ImageSets/Main that were read
     first_rows: NDArray[np.int64]  # [files + 1] row of each document's first object
     is_difficult: NDArray[np.bool_]  # [n]
+    annotations_folder: str = ANNOTATIONS  # relative to the dataset, also of a written one
+    image_folder: str = "JPEGImages"  # of a written dataset; empty for the dataset itself
 
     def document(self, row: int) -> Path:
         """Return the path of the XML file of image `row` of this source."""
-        return self.path / "Annotations" / f"{self.ids[row]}.xml"
+        return self.path / self.annotations_folder / f"{self.ids[row]}.xml"
 
     def find_positions(
         self, rows: NDArray[np.int64]
