@@ -17,7 +17,7 @@ from boxmend.data.findings import Finding
 from boxmend.data.formats.coco import composing, joining, patching
 from boxmend.data.formats.coco.document import MisreadError, parse
 from boxmend.data.formats.coco.entries import NO_ID, CategoryEntry, Reader, find_rows
-from boxmend.data.formats.coco.images import find_images
+from boxmend.data.formats.coco.images import choose_places, find_images
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import Document, pause_garbage_collector
 from boxmend.data.formats.reading import ReadOptions, read_file
@@ -26,10 +26,12 @@ from boxmend.data.types import Ids
 from boxmend.errors import UsageError
 
 SPLIT_NAMES = ("train", "val", "valid", "test", "trainval")
+ROBOFLOW_NAME = "_annotations.coco.json"  # in a folder for each split
+USUAL_NAMES = (ROBOFLOW_NAME, "annotations.json", "labels.json", "result.json")
 
 
 def looks_like(path: Path) -> bool:
-    """Return whether this is a .json file, or a folder with [annotations/]instances_*.json."""
+    """Return whether this is a .json file, or a folder with COCO files under their usual names."""
     return bool(_find_files(path))
 
 
@@ -39,7 +41,10 @@ def _find_files(path: Path) -> list[Path]:
     for folder in (path, path / "annotations"):
         if files := sorted(folder.glob("instances_*.json"), key=_rank_by_split):
             return files
-    return []
+    by_split = [path / split / ROBOFLOW_NAME for split in SPLIT_NAMES]
+    if files := [file for file in by_split if file.is_file()]:
+        return files
+    return [path / name for name in USUAL_NAMES if (path / name).is_file()][:1]
 
 
 def _rank_by_split(path: Path) -> tuple[int, str]:
@@ -52,6 +57,8 @@ def _get_split(path: Path) -> str:
     stem = path.stem
     if stem.startswith("instances_"):
         return stem.removeprefix("instances_")
+    if path.name == ROBOFLOW_NAME:
+        stem = path.absolute().parent.name
     return stem if stem in SPLIT_NAMES else "all"
 
 
@@ -65,10 +72,10 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
             raise UsageError(f"{path}: there is no split {split!r}; the splits are {known}")
         files = chosen
     with pause_garbage_collector():
-        return join([_read_file(file, options) for file in files])
+        return join([_read_file(file, path, options) for file in files])
 
 
-def _read_file(path: Path, options: ReadOptions) -> Dataset:
+def _read_file(path: Path, address: Path, options: ReadOptions) -> Dataset:
     file = read_file(path)
     data = file.content or b""
     try:
@@ -81,6 +88,10 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
     image_ids = as_ids([entry.id for entry in entries])
     labels = find_rows(columns.category_ids, category_ids)
     image_rows = find_rows(columns.image_ids, image_ids)
+    images, folder, name_findings = find_images(
+        entries, image_ids, path, _get_split(path), options.images
+    )
+    place, image_folder = choose_places(path, address, folder)
     source = CocoSource(
         format="coco",
         path=path,
@@ -95,12 +106,13 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         is_crowd=columns.is_crowd,
         is_difficult=columns.is_difficult,
         spans=reader.parsed.spans,
+        place=place,
+        image_folder=image_folder,
         read_files=(file,),
     )
     unknown = _report_unknown(path, columns.ids, labels, columns.category_ids, "category")
     unknown += _report_unknown(path, columns.ids, image_rows, columns.image_ids, "image")
     n = len(columns.ids)
-    images, name_findings = find_images(entries, image_ids, path, _get_split(path), options.images)
     return Dataset(
         images=images,
         label_names=source.label_names,
@@ -169,12 +181,21 @@ def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
 
 
 def assign_image_paths(dataset: Dataset) -> list[str]:
-    """Return the path of each image: `images/NAME`, or `images/SPLIT/NAME` with several files."""
+    """Return the path of each image: that in its source if the file is patched.
+
+    Otherwise it is `images/NAME`, or `images/SPLIT/NAME` with several files.
+    """
     names = composing.assign_file_names(dataset)
-    if composing.is_one_file(dataset):
-        return [f"images/{name}" for name in names]
-    splits = dataset.images.splits
-    return [f"images/{split}/{name}" for split, name in zip(splits, names, strict=True)]
+    images, is_one_file = dataset.images, composing.is_one_file(dataset)
+    is_kept = patching.is_coco(dataset) and not patching.is_joined(dataset)
+    paths = []
+    for name, split, index in zip(names, images.splits, images.sources.tolist(), strict=True):
+        source = dataset.sources[index] if dataset.sources else None
+        folder = "images" if is_one_file else f"images/{split}"
+        if is_kept and isinstance(source, CocoSource) and source.image_folder is not None:
+            folder = source.image_folder
+        paths.append(f"{folder}/{name}".removeprefix("./"))
+    return paths
 
 
 def assign_annotation_ids(dataset: Dataset) -> Ids:

@@ -26,10 +26,10 @@ SAMPLE = 1000  # names that are tried in the chosen folder; if all are there, no
 
 def find_images(
     entries: Sequence[ImageEntry], ids: Ids, path: Path, split: str, user_folder: Path | None
-) -> tuple[Images, list[Finding]]:
+) -> tuple[Images, Path | None, list[Finding]]:
     """Find the image files of a COCO document near it, or in the user's folder.
 
-    Return them with the findings about their names.
+    Return them, the folder near the document that has them, and the findings about their names.
     """
     n = len(entries)
     names = [entry.file_name for entry in entries]
@@ -66,7 +66,24 @@ def find_images(
         sources=np.zeros(n, np.int64),
         rows=np.arange(n),
     )
-    return images, findings
+    is_near = has_images and user_folder is None
+    return images, Path(folder.folder) if is_near else None, findings
+
+
+def choose_places(path: Path, address: Path, folder: Path | None) -> tuple[str, str | None]:
+    """Return the places of a document and its images in an output folder.
+
+    They are those in the folder of the address, or of the file if that is the address. The second
+    one is None if the images lie elsewhere; they are then written to `images`.
+    """
+    file = path.absolute()
+    bases = [file.parent, file.parent.parent] if address.is_file() else [address.absolute()]
+    for base in bases:
+        if folder is not None and folder.is_relative_to(base):
+            names = [part.relative_to(base).as_posix() for part in (file, folder)]
+            if all(is_safe_name(name) for name in names):
+                return names[0], names[1]
+    return file.relative_to(bases[0]).as_posix(), None
 
 
 def _clean_sizes(sizes: list[int | None]) -> NDArray[np.int64]:

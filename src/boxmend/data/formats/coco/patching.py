@@ -64,10 +64,10 @@ def make_patches(dataset: Dataset, segmentation: str) -> list["Patch"]:
 
 
 def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
-    """Yield one document per source, under its own name."""
+    """Yield one document per source, at its own place."""
     for patch in make_patches(dataset, segmentation):
         edits = patch.make_edits(assign_category_ids(dataset, patch), {})
-        yield Document(patch.source.path.name, apply_edits(patch.source.data, edits))
+        yield Document(patch.source.place, apply_edits(patch.source.data, edits))
 
 
 def assign_annotation_ids(dataset: Dataset) -> Ids:

@@ -39,6 +39,8 @@ class CocoSource(Source):
     is_crowd: NDArray[np.bool_]
     is_difficult: NDArray[np.bool_]
     spans: dict[str, EntrySpans] = field(repr=False)  # of the entries, by list
+    place: str  # of the patched document in an output folder
+    image_folder: str | None  # likewise, of the images; None for `images`
 
     @property
     def annotations(self) -> EntrySpans:

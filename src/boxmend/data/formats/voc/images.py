@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 from boxmend.data.findings import Finding
