@@ -4,6 +4,7 @@ An address is `PATH` or `PATH:SPLIT`. One package per format reads and writes it
 (one-based pixels, relative centers, ids or none) are in one place.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,8 @@ class Format(Protocol):
         """Return the annotation ids that a reader of the written dataset will get."""
 
 
+INEXACT_NAME = "inexact-name"  # findings that every command reports, because a guess may be wrong
+log = logging.getLogger(__name__)
 FORMATS: dict[str, Format] = {"coco": coco, "voc": voc, "yolo": yolo}
 
 
@@ -60,8 +63,12 @@ def load(
     if errors:
         more = f"\nThere are {len(errors):,} errors in all." if len(errors) > 1 else ""
         raise DataError(
-            f"{errors[0]}{more}\nRun `boxmend check` on the dataset for the whole list."
+            f"{errors[0]}{more}\nRun `boxmend check` on the dataset for the whole list; with --fix "
+            "--drop-malformed --out DIR it writes a copy that leaves out what is broken."
         )
+    for finding in dataset.findings:
+        if finding.kind == INEXACT_NAME:
+            log.warning("%s: %s", finding.file, finding.message)
     return dataset
 
 

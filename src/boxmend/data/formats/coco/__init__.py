@@ -78,11 +78,12 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
 def _read_file(path: Path, address: Path, options: ReadOptions) -> Dataset:
     file = read_file(path)
     data = file.content or b""
+    takes_polygons = options.polygons == "box"
     try:
-        reader = Reader(parse(data, path), path)
+        reader = Reader(parse(data, path), path, takes_polygons)
         entries, categories, columns = reader.read_all()
     except MisreadError:
-        reader = Reader(parse(data, path, exact=True), path)
+        reader = Reader(parse(data, path, exact=True), path, takes_polygons)
         entries, categories, columns = reader.read_all()
     category_ids = as_ids([category.id for category in categories])
     image_ids = as_ids([entry.id for entry in entries])
@@ -106,6 +107,7 @@ def _read_file(path: Path, address: Path, options: ReadOptions) -> Dataset:
         is_crowd=columns.is_crowd,
         is_difficult=columns.is_difficult,
         spans=reader.parsed.spans,
+        is_outlined=columns.is_outlined,
         place=place,
         image_folder=image_folder,
         read_files=(file,),

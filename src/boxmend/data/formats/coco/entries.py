@@ -1,6 +1,5 @@
 """Decode the entries of a COCO document into columns; malformed values become findings."""
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +21,14 @@ from boxmend.data.formats.coco.document import (
     ensure_count,
     find_members,
     iterate_chunks,
+)
+from boxmend.data.formats.coco.values import (
+    decode_value,
+    quote,
+    surround,
+    to_box,
+    to_flag,
+    to_id,
 )
 from boxmend.data.types import Ids
 
@@ -69,7 +76,7 @@ class CategoryEntry(msgspec.Struct):
 
 READ_KEYS = {
     key for kind in (AnnotationEntry, ImageEntry, CategoryEntry) for key in kind.__struct_fields__
-}
+} | {"segmentation"}
 
 
 @dataclass
@@ -82,6 +89,7 @@ class AnnotationColumns:
     boxes: NDArray[np.float64]  # [n, 4] xyxy
     is_crowd: NDArray[np.bool_]
     is_difficult: NDArray[np.bool_]
+    is_outlined: NDArray[np.bool_]  # [n] whether the box is that around the segmentation
 
 
 class IdColumn:
@@ -113,7 +121,9 @@ class Reader:
 
     parsed: Parsed
     path: Path
+    takes_polygons: bool = False  # where an annotation has no box
     findings: list[Finding] = field(default_factory=list)
+    outlined_rows: list[int] = field(default_factory=list)
 
     def read_all(self) -> tuple[list[ImageEntry], list[CategoryEntry], AnnotationColumns]:
         """Read images, categories and annotations."""
@@ -146,8 +156,12 @@ class Reader:
             boxes=boxes,
             is_crowd=is_crowd,
             is_difficult=is_difficult,
+            is_outlined=np.isin(np.arange(n), self.outlined_rows),
         )
-        self._report_duplicates(columns.ids, "annotations", is_annotation=True)
+        if self.outlined_rows:
+            message = f"{len(self.outlined_rows):,} boxes are those around segmentation polygons"
+            self._report("polygon", message)
+        self._report_duplicates(columns.ids, "annotations")
         self._report_overflow(columns)
         return columns
 
@@ -211,24 +225,32 @@ class Reader:
     def _repair_annotation(self, row: int, values: dict[str, Any]) -> AnnotationEntry:
         """Build an annotation from the valid values of a malformed entry."""
         identity = self._read_id(row, values, "annotations")
-        box = _to_box(values.get("bbox"))
+        box = to_box(values.get("bbox"))
+        around = surround(values.get("segmentation")) if box is None else None
+        if around is not None and self.takes_polygons:
+            self.outlined_rows.append(row)
+            box = around
         if box is None:
-            message = f"bbox is {_quote(values.get('bbox'))}, not four finite numbers x, y, w, h"
+            message = f"bbox is {quote(values.get('bbox'))}, not four finite numbers x, y, w, h"
+            if around is not None:
+                message += (
+                    "; pass --polygons box (polygons='box') to take the box around its polygons"
+                )
             self._report("box-not-finite", message, annotation_id=identity)
         return AnnotationEntry(
             id=identity,
-            image_id=_to_id(values.get("image_id"), NO_ID),
-            category_id=_to_id(values.get("category_id"), NO_ID),
+            image_id=to_id(values.get("image_id"), NO_ID),
+            category_id=to_id(values.get("category_id"), NO_ID),
             bbox=box or NAN_BOX,
-            iscrowd=_to_flag(values.get("iscrowd")),
-            difficult=_to_flag(values.get("difficult")),
+            iscrowd=to_flag(values.get("iscrowd")),
+            difficult=to_flag(values.get("difficult")),
         )
 
     def _repair_image(self, row: int, values: dict[str, Any]) -> ImageEntry:
         identity = self._read_id(row, values, "images")
         name = values.get("file_name")
         if not isinstance(name, str):
-            message = f"image {identity}: file_name is {_quote(name)}, not a name"
+            message = f"image {identity}: file_name is {quote(name)}, not a name"
             self._report("malformed", message, image=str(identity))
             name = f"{row}"
         sizes = [values.get("width"), values.get("height")]
@@ -241,23 +263,25 @@ class Reader:
         identity = self._read_id(row, values, "categories")
         name = values.get("name")
         if not isinstance(name, str):
-            self._report("malformed", f"category {identity}: name is {_quote(name)}, not a name")
+            self._report("malformed", f"category {identity}: name is {quote(name)}, not a name")
             name = f"category {identity}"
         return CategoryEntry(id=identity, name=name)
 
     def _read_id(self, row: int, values: dict[str, Any], key: str) -> int | str:
-        identity = _to_id(values.get("id"), NO_ID)
+        identity = to_id(values.get("id"), NO_ID)
         if identity != NO_ID:
             return identity
         place = f"{key}[{row}]"
-        value = _quote(values.get("id"))
-        self._report("malformed", f"{place}: its id is {value}; assign a unique id")
+        value = quote(values.get("id"))
+        owner = {"annotations": {"annotation_id": place}, "images": {"image": place}}.get(key, {})
+        self._report("malformed", f"{place}: its id is {value}; assign a unique id", **owner)
         return place
 
-    def _report_duplicates(self, ids: Ids, key: str, is_annotation: bool = False) -> None:
+    def _report_duplicates(self, ids: Ids, key: str) -> None:
         for identity, count in find_duplicates(ids):
             message = f"{count} {key} have the id {identity!r}; ids must be unique"
-            self._report("duplicate-id", message, annotation_id=identity if is_annotation else None)
+            owner = {"annotations": {"annotation_id": identity}, "images": {"image": str(identity)}}
+            self._report("duplicate-id", message, **owner.get(key, {}))
 
     def _report_overflow(self, columns: AnnotationColumns) -> None:
         """Report boxes with x + width or y + height too large; others are reported already."""
@@ -336,39 +360,4 @@ def _decode_values(entry: bytes) -> dict[str, Any]:
         spans = find_members(entry, READ_KEYS)
     except UNDECODABLE:
         return {}
-    return {key: _decode_value(entry[slice(*span)]) for key, span in spans.items()}
-
-
-def _decode_value(text: bytes) -> Any:
-    try:
-        return json.loads(text)  # unlike msgspec it reads NaN
-    except (ValueError, RecursionError):
-        return text
-
-
-def _to_box(value: Any) -> tuple[float, float, float, float] | None:
-    if not isinstance(value, list) or len(value) != 4:
-        return None
-    if not all(isinstance(side, int | float) and not isinstance(side, bool) for side in value):
-        return None
-    try:
-        x, y, w, h = (float(side) for side in value)
-    except OverflowError:
-        return None
-    return (x, y, w, h) if all(map(math.isfinite, (x, y, w, h))) else None
-
-
-def _to_id(value: Any, default: str) -> int | str:
-    """Return a valid id or the default; whole floats, as tables export them, become integers."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else default
-
-
-def _to_flag(value: Any) -> int:
-    return int(bool(value)) if isinstance(value, bool | int | float) else 0
-
-
-def _quote(value: Any) -> str:
-    text = "missing" if value is None else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return {key: decode_value(entry[slice(*span)]) for key, span in spans.items()}

@@ -95,10 +95,11 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
         ids = list(splits)
     elif split is None:
         ids = known
-        splits = assign_splits(path, lists, set(known), reader.findings)
+        splits, reader.broken_lines = assign_splits(path, lists, set(known), reader.findings)
     else:
         lists = {split: choose_list(path, lists, split)}
-        ids = read_list(path, split, lists[split], set(known), reader.findings)
+        ids, broken = read_list(path, split, lists[split], set(known), reader.findings)
+        reader.broken_lines = {split: broken}
         splits = dict.fromkeys(ids, split)
     reader.read_files += [list_files[name] for name in lists]
     for id in ids:
@@ -114,6 +115,7 @@ class _Reader:
     annotations_folder: str
     image_folder: Path
     findings: list[Finding] = field(default_factory=list)
+    broken_lines: dict[str, set[int]] = field(default_factory=dict)  # of lists
     ids: list[str] = field(default_factory=list)
     files: list[VocXml | bytes | None] = field(default_factory=list)
     read_files: list[ReadFile] = field(default_factory=list)
@@ -211,6 +213,7 @@ class _Reader:
             lists=lists,
             first_rows=np.cumsum([0, *self.counts]),
             is_difficult=is_difficult,
+            broken_lines=self.broken_lines,
             annotations_folder=self.annotations_folder,
             image_folder=choose_output_folder(
                 self.path, self.image_folder, file_names, not self.annotations_folder

@@ -132,10 +132,11 @@ def choose_list(path: Path, lists: Mapping[str, bytes], split: str) -> bytes:
 
 def read_list(
     path: Path, split: str, content: bytes, known: Container[str], findings: list[Finding]
-) -> list[str]:
-    """Return the images of a list, once each; invalid lines become findings."""
+) -> tuple[list[str], set[int]]:
+    """Return the images of a list, once each, and the numbers of invalid lines, with findings."""
     list_path = str(_get_list_path(path, split))
     ids: dict[str, int] = {}
+    broken = set()
     for line, id in read_list_entries(content, known):
         if not is_safe_name(id):
             findings.append(_report_unsafe_line(list_path, line, id))
@@ -145,16 +146,19 @@ def read_list(
         elif id not in known:
             message = f"line {line} names {id!r}, but there is no document {id + '.xml'!r}"
             findings.append(Finding("malformed", message, list_path, id))
-        else:
+        if id in known and id not in ids and is_safe_name(id):
             ids[id] = line
-    return list(ids)
+        else:
+            broken.add(line)
+    return list(ids), broken
 
 
 def assign_splits(
     path: Path, lists: dict[str, bytes], known: Container[str], findings: list[Finding]
-) -> dict[str, str]:
-    """Return for each image the first list that names it."""
+) -> tuple[dict[str, str], dict[str, set[int]]]:
+    """Return for each image the first list that names it, and the invalid lines of each list."""
     splits: dict[str, str] = {}
+    broken: dict[str, set[int]] = {name: set() for name in lists}
     for name, content in lists.items():
         for line, id in read_list_entries(content, known):
             if id in known:
@@ -162,7 +166,8 @@ def assign_splits(
             elif not is_safe_name(id):
                 list_path = str(_get_list_path(path, name))
                 findings.append(_report_unsafe_line(list_path, line, id))
-    return splits
+                broken[name].add(line)
+    return splits, broken
 
 
 def _report_unsafe_line(list_path: str, line: int, id: str) -> Finding:

@@ -24,7 +24,8 @@ class ImageList:
     file: ReadFile
     images: dict[int, str] = field(default_factory=dict)
     """Absolute path of the image at each line (from 0); blank and broken lines have none."""
-    broken: set[int] = field(default_factory=set)
+    broken: set[int] = field(default_factory=set)  # lines (from 0) that name no image
+    drops_broken: bool = False  # whether a written list lacks them
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -100,11 +101,13 @@ def _interpret_line(
 def patch_image_list(listed: ImageList, images: Collection[str]) -> bytes:
     """Return a list with only these images (absolute paths), for a copy of its dataset.
 
-    Broken and blank lines stay. Absolute lines become relative to the list, because the images of
+    Blank lines stay. Absolute lines become relative to the list, because the images of
     the copy lie elsewhere.
     """
     lines = listed.data.decode("utf-8-sig").splitlines(keepends=True)
-    changed = False
+    changed = listed.drops_broken and bool(listed.broken)
+    for number in listed.broken if listed.drops_broken else ():
+        lines[number] = ""
     for number, image in listed.images.items():
         line = lines[number]
         text = line.strip()

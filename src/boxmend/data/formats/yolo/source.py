@@ -1,7 +1,9 @@
 """A YOLO dataset as it was read; the writer patches it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +50,13 @@ class YoloSource(Source):
     def document(self, row: int) -> Path:
         """Return the path of the label file of image `row`."""
         return Path(self.label_paths[row]) if self.label_paths else self.path
+
+    def without_broken_lines(self) -> YoloSource:
+        """Return the source without lines of lists that name no image."""
+        if self.layout is None:
+            return self
+        lists = [replace(listed, drops_broken=True) for listed in self.layout.lists]
+        return replace(self, layout=replace(self.layout, lists=lists))
 
     def extras(self) -> dict[str, int]:
         """Count the polygons that were read as the boxes around them."""
