@@ -56,7 +56,7 @@ def test_check_lists_missing_images_unless_it_opens_none(
 
 
 def broken_coco(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """Make a file with a good annotation, two that --fix repairs, and one of an unknown category."""
+    """Make a file with a good annotation, two that --fix repairs and one that it does not."""
     path = coco(tmp_path)
     document = json.loads(path.read_text())
     (good,) = document["annotations"]
