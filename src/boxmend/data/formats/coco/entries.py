@@ -273,15 +273,20 @@ class Reader:
             return identity
         place = f"{key}[{row}]"
         value = quote(values.get("id"))
-        owner = {"annotations": {"annotation_id": place}, "images": {"image": place}}.get(key, {})
-        self._report("malformed", f"{place}: its id is {value}; assign a unique id", **owner)
+        message = f"{place}: its id is {value}; assign a unique id"
+        self._report_entry("malformed", message, key, place)
         return place
 
     def _report_duplicates(self, ids: Ids, key: str) -> None:
         for identity, count in find_duplicates(ids):
             message = f"{count} {key} have the id {identity!r}; ids must be unique"
-            owner = {"annotations": {"annotation_id": identity}, "images": {"image": str(identity)}}
-            self._report("duplicate-id", message, **owner.get(key, {}))
+            self._report_entry("duplicate-id", message, key, identity)
+
+    def _report_entry(self, kind: str, message: str, key: str, identity: int | str) -> None:
+        """Report an error about an entry of the list `key`."""
+        image = str(identity) if key == "images" else None
+        annotation_id = identity if key == "annotations" else None
+        self._report(kind, message, image=image, annotation_id=annotation_id)
 
     def _report_overflow(self, columns: AnnotationColumns) -> None:
         """Report boxes with x + width or y + height too large; others are reported already."""

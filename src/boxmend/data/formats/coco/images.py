@@ -123,9 +123,9 @@ def _choose_folder(
     existing = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
     if user_folder is None:  # the folder around that of the file may be anything, such as /home
         existing = [folder for folder in existing if folder != path.absolute().parent.parent]
-    for folder in map(ImageFolder, existing):
-        if any(folder.find(name) for name in sample):
-            return folder, True
+    for images in map(ImageFolder, existing):
+        if any(images.find(name) for name in sample):
+            return images, True
     return ImageFolder(folders[0]), False
 
 

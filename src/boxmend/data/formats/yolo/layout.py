@@ -202,33 +202,31 @@ class _ImageFinder:
             else:
                 self._add(f"{place}/{name}", name, place)
         orphans = label_files - self.labels.keys()
-        for label_file in sorted(orphans - self._pair_inexact(orphans, label_files, label_folder)):
+        for label_file in sorted(orphans - self._pair_inexact(orphans, label_folder)):
             self._add_orphan(label_file, place)
 
-    def _pair_inexact(self, orphans: set[str], label_files: set[str], folder: str) -> set[str]:
+    def _pair_inexact(self, orphans: set[str], folder: str) -> set[str]:
         """Give label files with inexact names, as `a%20b.txt`, to images without label file.
 
         Return the files that were given to an image.
         """
+        missing = {label for label in self.labels if not os.path.exists(label)} if orphans else ()
         claims: dict[str, list[InexactName]] = defaultdict(list)
-        for orphan in sorted(orphans) if len(orphans) < len(label_files) or self.entries else ():
-            name = orphan.removeprefix(f"{folder}/").removesuffix(".txt")
-            for reading in interpret(name):
+        for orphan in sorted(orphans) if missing else ():
+            written = stem(orphan.removeprefix(f"{folder}/"))
+            for reading in interpret(written):
                 label = f"{folder}/{reading.name}.txt"
-                if label in self.labels and label not in label_files:
-                    claims[label].append(InexactName(orphan, label, reading.how))
+                is_beside = os.path.dirname(reading.name) == os.path.dirname(written)
+                if label in missing and is_beside:
+                    claims[label].append(InexactName(written, reading.name, reading.how))
                     break
         found = {label: names[0] for label, names in claims.items() if len(names) == 1}
+        self.findings += report_inexact_names(list(found.values()), folder)
         for row, entry in enumerate(self.entries):
             if not entry.is_sharing and (match := found.get(entry.label)):
-                self.entries[row] = replace(entry, label=match.written)
-                self.labels[match.written] = self.entries[row]
-        shown = [
-            InexactName(*(os.path.basename(path) for path in match[:2]), match[2])
-            for match in ((match.written, match.found, match.how) for match in found.values())
-        ]
-        self.findings += report_inexact_names(shown, folder)
-        return {match.written for match in found.values()}
+                label = f"{folder}/{match.written}.txt"
+                self.entries[row] = self.labels[label] = replace(entry, label=label)
+        return {f"{folder}/{match.written}.txt" for match in found.values()}
 
     def _add_orphan(self, label: str, place: str) -> None:
         """Add the missing image of a label file; skip other text files."""
