@@ -105,7 +105,7 @@ class ImageFolder:
 
         Skip files in `taken`, which other names mean literally, and files of another `size`.
         """
-        if self._has_backslashes(name):
+        if self.has_backslashes(name):
             return None  # a file that other systems cannot have; which one is meant is open
         readings = list(interpret(name))
         for reading in readings:
@@ -118,8 +118,12 @@ class ImageFolder:
                 return self._confirm(name, matches[0], "nested folder", size)
         return None
 
-    def _has_backslashes(self, name: str) -> bool:
-        """Return whether a file has backslashes in its name, as no system but Windows forbids."""
+    def has_literally(self, name: str) -> bool:
+        """Return whether there is a file with this name, safe or with backslashes."""
+        return self.has(name) if is_safe_name(name) else self.has_backslashes(name)
+
+    def has_backslashes(self, name: str) -> bool:
+        """Return whether a file has this name with backslashes, which only Windows forbids."""
         return "\\" in name and is_safe_name(name.replace("\\", "/")) and self.has(name)
 
     def _confirm(

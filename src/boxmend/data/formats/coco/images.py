@@ -1,6 +1,5 @@
 """Find the image files of a COCO document, and their sizes."""
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -44,7 +43,7 @@ def find_images(
         if row in inexact:
             continue
         plain = names[row].replace("\\", "/")
-        if "\\" in names[row] and is_safe_name(plain) and not folder.has(names[row]):
+        if "\\" in names[row] and is_safe_name(plain) and not folder.has_backslashes(names[row]):
             inexact[row] = InexactName(names[row], plain, "backslashes; no such image")
             continue
         message = f"image {ids[row]}: file_name {names[row]!r} {describe_unsafe_name(names[row])}"
@@ -100,12 +99,9 @@ def _list_folders(path: Path, split: str, user_folder: Path | None) -> list[Path
     if user_folder is not None:
         return [user_folder, user_folder / split]
     file_folder = path.absolute().parent
-    subfolders = ("images", f"images/{split}", split, "data", "")
-    return [
-        parent / subfolder
-        for parent in (file_folder, file_folder.parent)
-        for subfolder in subfolders
-    ]
+    near = ("images", f"images/{split}", split, "data", "")
+    around = ("images", f"images/{split}", split, "")
+    return [file_folder / name for name in near] + [file_folder.parent / name for name in around]
 
 
 def _choose_folder(
@@ -116,10 +112,9 @@ def _choose_folder(
     Literal names count first, then names that an annotation tool changed, then nested folders.
     """
     sample = [name for name in names if name][:: len(names) // FOLDER_SAMPLE + 1]
-    literal = [name for name in sample if is_safe_name(name)]
-    for folder in folders:
-        if any(os.path.isfile(folder / name) for name in literal):
-            return ImageFolder(folder), True
+    for images in map(ImageFolder, folders):
+        if any(images.has_literally(name) for name in sample):
+            return images, True
     existing = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
     if user_folder is None:  # the folder around that of the file may be anything, such as /home
         existing = [folder for folder in existing if folder != path.absolute().parent.parent]

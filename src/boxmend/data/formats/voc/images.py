@@ -63,7 +63,7 @@ def find_images(
             names[row] = inexact[row].found
         elif is_safe_name(filename):
             names[row] = next(_list_by_filename(ids[row], filename))
-        elif is_safe_name(plain) and not images.has(filename):
+        elif is_safe_name(plain) and not images.has_backslashes(filename):
             inexact[row] = InexactName(filename, plain, "backslashes; no such image")
             names[row] = plain
         else:

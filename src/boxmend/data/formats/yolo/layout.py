@@ -19,6 +19,7 @@ from boxmend.data.formats.image_names import InexactName, interpret, report_inex
 from boxmend.data.formats.reading import IMAGE_ENDINGS, is_safe_name
 from boxmend.data.formats.yolo.image_lists import LIST_ENDINGS, ImageList, read_image_list
 from boxmend.data.formats.yolo.splits import (
+    choose_split_name,
     get_label_folder,
     get_label_path,
     guess_splits,
@@ -165,9 +166,7 @@ def _choose_splits(
             )
     chosen = {}
     for places, keys in sharing.items():
-        # The split with the name of its folder keeps its ids when written as `images/SPLIT`.
-        folders = [os.path.basename(place) for place in places]
-        name = next((key for key in keys if folders == [key]), keys[0])
+        name = choose_split_name(keys, places)
         chosen[name] = places
         layout.read_as.update(dict.fromkeys(keys, name))
     return chosen

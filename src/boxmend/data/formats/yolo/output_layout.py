@@ -21,6 +21,7 @@ from boxmend.data.formats.yolo.layout import (
     stem,
 )
 from boxmend.data.formats.yolo.source import SourceLayout, YoloSource
+from boxmend.data.formats.yolo.splits import choose_split_name
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,10 @@ class OutputLayout:
 def choose_layout(dataset: Dataset) -> OutputLayout:
     """Return the layout of a written dataset."""
     source = find_single_source(dataset)
-    if source is not None and source.layout is not None and _can_keep(dataset, source):
-        return _keep_layout(dataset, source)
+    if source is not None and source.layout is not None and _has_same_names(dataset, source.layout):
+        kept = _keep_layout(dataset, source, source.layout)
+        if kept is not None:
+            return kept
     images = _name_by_split(dataset)
     labels = [f"labels/{stem(path.removeprefix('images/'))}.txt" for path in images]
     read_as = source.read_as if source is not None else {}
@@ -89,35 +92,33 @@ def _is_inside(path: str, base: str) -> bool:
     return path == base or (path.startswith(f"{base}/") and is_safe_name(path[len(base) + 1 :]))
 
 
-def _can_keep(dataset: Dataset, source: YoloSource) -> bool:
-    """Return whether a reader of the output will give its images the same names and splits."""
-    layout = source.layout
-    assert layout is not None
+def _has_same_names(dataset: Dataset, layout: SourceLayout) -> bool:
+    """Return whether a reader of the same folders gives the images the same names."""
     images = dataset.images
     rows = images.rows.tolist()
     entries = [layout.entries[row] for row in rows]
-    is_same = all(
-        (entry.name, entry.split) == pair
-        for entry, pair in zip(
-            entries, zip(images.file_names, images.splits, strict=True), strict=True
-        )
-    )
+    named = [(entry.name, entry.split) for entry in entries]
+    is_same = named == list(zip(images.file_names, images.splits, strict=True))
     is_complete = rows == list(range(len(layout.entries)))
     return is_same and (is_complete or all(entry.has_plain_name for entry in entries))
 
 
-def _keep_layout(dataset: Dataset, source: YoloSource) -> OutputLayout:
-    layout = source.layout
-    assert layout is not None
+def _keep_layout(dataset: Dataset, source: YoloSource, layout: SourceLayout) -> OutputLayout | None:
+    """Return the folders of the source; None if files are in several splits, or splits change."""
     entries = [layout.entries[row] for row in dataset.images.rows.tolist()]
+    images = [_relative(entry.image, layout.base) for entry in entries]
+    own_labels = [entry.label for entry in entries if not entry.is_sharing]
+    if len(set(images)) < len(images) or len(set(own_labels)) < len(own_labels):
+        return None
     root = _join(layout.base, layout.root)
     splits = {split: tuple(places) for split, places in _list_places(entries, root).items()}
-    return OutputLayout(
-        [_relative(entry.image, layout.base) for entry in entries],
-        [_relative(entry.label, layout.base) for entry in entries],
-        OutputPaths(_substitute(splits, source.read_as), layout.root),
-        source,
-    )
+    paths = OutputPaths(_substitute(splits, source.read_as), layout.root)
+    for split, places in splits.items():
+        keys = [key for key in SPLITS if paths.splits.get(key) == places]
+        if choose_split_name(keys, [_join(root, place) for place in places]) != split:
+            return None
+    labels = [_relative(entry.label, layout.base) for entry in entries]
+    return OutputLayout(images, labels, paths, source)
 
 
 def _list_places(entries: Iterable[SplitImage], root: str) -> dict[str, dict[str, None]]:

@@ -1,7 +1,7 @@
 """Resolve the splits of a YOLO dataset: the folders or list files of train, val and test."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from boxmend.data.formats.yolo.data_yaml import SPLITS
 
@@ -34,6 +34,19 @@ def _list_layouts() -> Iterator[dict[str, tuple[str, ...]]]:
     yield {split: tuple(f"{name}/images" for name in usual) for split, usual in names}
     yield {"train": ("images",)}
     yield dict(names)
+
+
+def choose_split_name(keys: Sequence[str], places: Sequence[str]) -> str:
+    """Return the split of these keys that has the name of its folders or lists, else the first.
+
+    It keeps its ids when it is written alone and trainers need the other key, too.
+    """
+    return next((key for key in keys if all(_is_named(place, key) for place in places)), keys[0])
+
+
+def _is_named(place: str, split: str) -> bool:
+    parts = place.rstrip("/").split("/")[-2:]
+    return any(os.path.splitext(part)[0] in _FOLDER_NAMES[split] for part in parts)
 
 
 def resolve_place(root: str, path: str) -> str:
