@@ -1,14 +1,18 @@
 """Datasets in the folders of other tools: read, and written in the same folders."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import boxmend
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import detect_format, load, read
+from boxmend.data.formats.yolo.splits import get_label_path
 from boxmend.errors import DataError, UsageError
 from tests.data.formats.test_image_names import coco
 from tests.data.formats.test_yolo import files, put, put_image
@@ -195,6 +199,48 @@ def test_paths_of_windows_are_read(tmp_path: Path) -> None:
     text = "train: images/train\nval: val.txt\nnames: [a]\n"
     assert (tmp_path / "out/data.yaml").read_text() == text
     assert (tmp_path / "out/val.txt").read_bytes() == b"images\\val\\x.png\r\n"
+
+
+LAYOUTS = ("images/{}", "{}/images", "set/{}/images", "{}", "{}.txt", "lists/{}.txt")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(LAYOUTS),
+    st.dictionaries(
+        st.sampled_from(["train", "val", "test"]),
+        st.lists(st.sampled_from(["a", "b", "a b", "s/a", "s/images/b"]), min_size=1, unique=True),
+        min_size=1,
+    ),
+    st.data(),
+)
+def test_any_part_of_any_layout_is_read_alike(
+    layout: str, names: dict[str, list[str]], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        lines = []
+        for split, stems in names.items():
+            place = layout.format(split)
+            images = f"images/{split}" if place.endswith(".txt") else place
+            for stem in stems:
+                image = f"{images}/{stem}.png"
+                put_image(root / "in" / image)
+                label = Path(get_label_path(f"/{image}")).as_posix().lstrip("/")
+                put(root / "in" / label, LINE)
+            if place.endswith(".txt"):
+                listing = "".join(f"{images}/{stem}.png\n" for stem in stems)
+                put(root / "in" / place, listing)
+            lines.append(f"{split}: {place}\n")
+        put(root / "in/data.yaml", "".join([*lines, "names: [a]\n"]))
+        dataset = load(root / "in")
+        n = len(dataset.images)
+        chosen = data.draw(st.lists(st.integers(0, n - 1), min_size=1, unique=True))
+        again = save_and_read(dataset.take_images(np.array(chosen)), root / "part")
+        assert (again.boxes == dataset.boxes[: len(again)]).all()
+        save_and_read(dataset, root / "out")
+        if set(names) >= {"train", "val"}:
+            assert documents(root / "out") == documents(root / "in")
 
 
 # YOLO: lists of images

@@ -14,6 +14,8 @@ from boxmend.data.types import Mask
 LEFT_OUT = "left out"
 REPAIRABLE_KINDS = {"box-not-finite", "box-flipped", "box-empty", "box-outside"}
 """Errors that `repair` removes."""
+FILE_KINDS = {"missing-image", "unreadable-image", "truncated-image"}
+"""Errors about an image file, which name the file; others name the entry by its id."""
 FORMATS_WITH_INDEX = {"coco", "yolo"}
 """Formats with one document of all labels; errors in it that belong to no entry stay."""
 
@@ -79,26 +81,26 @@ def _find_images(dataset: Dataset, errors: Sequence[Finding]) -> dict[Finding, l
     about_images = [error for error in errors if error.annotation_id is None and error.image]
     if not about_images:
         return {}
-    rows_by_name: dict[tuple[str, str], list[int]] = defaultdict(list)
+    rows_by_name: dict[tuple[bool, str, str], list[int]] = defaultdict(list)
     for row in range(len(dataset.images)):
         for key in dict.fromkeys(_list_names(dataset, row)):
             rows_by_name[key].append(row)
     found = {}
     for error in about_images:
-        rows = rows_by_name.get((error.file, error.image or ""), [])
-        if rows:  # of several images with one id, the first one stays
+        key = (error.kind in FILE_KINDS, error.file, error.image or "")
+        if rows := rows_by_name.get(key, []):  # of several images with one id, the first one stays
             found[error] = rows[1:] if len(rows) > 1 and error.kind == "duplicate-id" else rows
     return found
 
 
-def _list_names(dataset: Dataset, row: int) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of file and name by which findings refer to an image."""
+def _list_names(dataset: Dataset, row: int) -> Iterator[tuple[bool, str, str]]:
+    """Yield whether a finding is about the image file, its file and its name for this image."""
     images = dataset.images
     source = dataset.sources[images.sources[row]]
-    source_row = int(images.rows[row])
-    names = (images.file_names[row], str(images.ids[row]), source.image_id(source_row))
-    places = (str(source.document(source_row)), images.paths[row], str(source.path))
-    yield from ((place, name) for place in places for name in names if name)
+    source_row, file_name = int(images.rows[row]), images.file_names[row]
+    for place in (str(source.document(source_row)), images.paths[row], str(source.path)):
+        yield True, place, file_name
+        yield False, place, source.image_id(source_row) or file_name
 
 
 def _describe(

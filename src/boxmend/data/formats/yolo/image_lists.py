@@ -130,7 +130,7 @@ def _split_lines(listed: ImageList) -> list[str]:
 
 
 def _report(listed: ImageList, number: int, kind: str, message: str) -> None:
-    listed.broken.add(number - 1)
+    listed.broken.add(number)
     listed.findings.append(Finding(kind, message, listed.path))
 
 
