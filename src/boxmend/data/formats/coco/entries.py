@@ -232,11 +232,11 @@ class Reader:
             box = around
         if box is None:
             message = f"bbox is {quote(values.get('bbox'))}, not four finite numbers x, y, w, h"
-            if around is not None:
-                message += (
-                    "; pass --polygons box (polygons='box') to take the box around its polygons"
-                )
-            self._report("box-not-finite", message, annotation_id=identity)
+            kind = "box-not-finite"
+            if around is not None:  # a polygon where a box is expected, as in YOLO
+                message += "; pass --polygons box (polygons='box') to box its segmentation"
+                kind = "malformed"
+            self._report(kind, message, annotation_id=identity)
         return AnnotationEntry(
             id=identity,
             image_id=to_id(values.get("image_id"), NO_ID),
