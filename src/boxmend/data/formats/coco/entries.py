@@ -289,13 +289,10 @@ class Reader:
         self._report(kind, message, image=image, annotation_id=annotation_id)
 
     def _report_overflow(self, columns: AnnotationColumns) -> None:
-        """Report boxes with x + width or y + height too large; others are reported already."""
-        reported = {
-            finding.annotation_id for finding in self.findings if finding.kind == "box-not-finite"
-        }
-        for row in np.flatnonzero(~np.isfinite(columns.boxes).all(axis=1)):
-            if (identity := columns.ids[[row]].tolist()[0]) not in reported:
-                self._report("box-not-finite", "its sides overflow", annotation_id=identity)
+        """Report boxes with x + width or y + height too large; NaN is reported already."""
+        for row in np.flatnonzero(np.isinf(columns.boxes).any(axis=1)):
+            identity = columns.ids[[row]].tolist()[0]
+            self._report("box-not-finite", "its sides overflow", annotation_id=identity)
 
     def _report(
         self,
