@@ -56,7 +56,7 @@ def load(
     """Read addresses into one Dataset; raise a DataError if anything in it is wrong.
 
     `images` is the folder of the images, if it is not beside the COCO file. `polygons` is for YOLO
-    label files: "refuse" polygons, or take the "box" around each.
+    label files and COCO annotations without box: "refuse" polygons, or take the "box" around each.
     """
     dataset = read(*addresses, images=images, polygons=polygons)
     errors = [finding for finding in dataset.findings if finding.severity is Severity.ERROR]
@@ -115,7 +115,7 @@ def detect_format(path: Path) -> str:
         )
     raise DataError(
         f"{path}: no dataset found. Expected a COCO .json file or a folder with instances_*.json, "
-        "a folder with Annotations/*.xml (VOC), or a data.yaml (YOLO)"
+        "a folder with Annotations/*.xml (VOC), or a data.yaml, obj.data or classes.txt (YOLO)"
     )
 
 
