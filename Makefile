@@ -5,6 +5,8 @@ MINUTES ?= 10
 SEED ?= $(shell date +%s)
 HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 
+TWO_WORKERS = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # more threads would wait for each other
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow fuzz flips lint format mutants docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock clean
 
@@ -24,10 +26,10 @@ demo: $(STAMP)  ## draw a dataset, spoil it, train on it and mend it (runs/demo;
 	$(BIN)/boxmend demo --out runs/demo
 
 test: $(STAMP)  ## run the tests
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(TWO_WORKERS) -m "not slow"
 
 test-slow: $(STAMP)  ## run the tests that take longer
-	$(BIN)/pytest -n 2 -m slow
+	$(TWO_WORKERS) -m slow
 
 fuzz: $(STAMP)  ## mutate inputs of all commands, then kill commands (MINUTES=10 in all)
 	$(BIN)/python fuzz/mutate_inputs.py --minutes $(HALF) --seed $(SEED)

@@ -1,7 +1,7 @@
-"""How fast annotations go in and out, as ratios to pycocotools and json from one run.
+"""Measure the speed of reading and writing, as ratios to pycocotools and json in one run.
 
 Every task runs in a process of its own, so that its peak memory is its own; tasks take turns,
-and of several rounds the median counts.
+and of several rounds the median counts. The second file has outlines, and images beside it.
 
     python benchmarks/bench_data.py [--boxes N] [--rounds N] [--growth]
 """
@@ -16,27 +16,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import boxmend
 from boxmend.cli import run
 
 BOXES_PER_IMAGE = 860_000 / 118_000
 NUM_LABELS = 80
+Array = NDArray[np.float64]
+CROWD_EVERY = 86  # 10,000 of the 860,000 objects of train2017 are crowds, with masks
+POINTS = (4, 20)  # of an outline; COCO's have 27 on average, which json takes longer for
+TINY_IMAGE = b"\xff\xd8\xff\xd9"  # nothing opens it
 
 
-def make_file(path: Path, boxes: int) -> None:
-    """Write a COCO file with the proportions of COCO's train2017, without outlines."""
+def make_file(path: Path, boxes: int, *, outlines: bool = False) -> None:
+    """Write a COCO file with the proportions of COCO's train2017."""
     rng = np.random.default_rng(0)
     images = round(boxes / BOXES_PER_IMAGE)
     corner, side = rng.uniform(0, 400, (boxes, 2)), rng.uniform(5, 150, (boxes, 2))
     sides = np.round(np.concatenate([corner, side], axis=1), 2).tolist()
     image_ids = np.sort(rng.integers(1, images + 1, boxes)).tolist()
     labels = rng.integers(1, NUM_LABELS + 1, boxes).tolist()
+    shapes = draw_outlines(rng, corner, side) if outlines else [[]] * boxes
     document = {
         "info": {"description": "made for a benchmark"},
         "images": [
@@ -45,9 +51,9 @@ def make_file(path: Path, boxes: int) -> None:
         ],
         "annotations": [
             {
-                "segmentation": [],
+                "segmentation": shapes[k],
                 "area": round(box[2] * box[3], 4),
-                "iscrowd": 0,
+                "iscrowd": int(isinstance(shapes[k], dict)),
                 "image_id": image_ids[k],
                 "bbox": box,
                 "category_id": labels[k],
@@ -59,6 +65,26 @@ def make_file(path: Path, boxes: int) -> None:
     }
     with path.open("w") as file:
         json.dump(document, file)
+
+
+def draw_outlines(rng: np.random.Generator, corner: Array, side: Array) -> list[Any]:
+    """Return an outline for each box: a polygon, or a mask for every crowd."""
+    outlines: list[Any] = []
+    for k, points in enumerate(rng.integers(*POINTS, len(corner), endpoint=True).tolist()):
+        if k % CROWD_EVERY == CROWD_EVERY - 1:
+            counts = rng.integers(1, 2000, 10 * points).tolist()
+            outlines.append({"counts": counts, "size": [600, 640]})
+        else:
+            places = corner[k] + side[k] * rng.random((points, 2))
+            outlines.append([np.round(places, 2).ravel().tolist()])
+    return outlines
+
+
+def make_images(file: Path) -> None:
+    """Write a tiny file for every image of a COCO file, in the folder `images` beside it."""
+    for path in boxmend.load(file).images.paths:
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_bytes(TINY_IMAGE)
 
 
 def read_boxmend(file: Path) -> Callable[[], object]:
@@ -99,15 +125,16 @@ def write_json(file: Path) -> Callable[[], object]:
 
 
 def noise_boxmend(file: Path) -> Callable[[], object]:
-    """The whole noise command."""
+    """Return a run of the whole noise command, which links the images if there are any."""
     out = file.parent / f"noisy-{time.time_ns()}"
+    images_as = "link" if (file.parent / "images").is_dir() else "none"
     tokens = ["noise", str(file), "--labels", "symmetric:0.4", "--boxes", "uniform:0.4"]
-    tokens += ["--images-as", "none", "--out", str(out)]
+    tokens += ["--images-as", images_as, "--out", str(out)]
     return lambda: _quietly(tokens)
 
 
 def load_and_dump(file: Path) -> Callable[[], object]:
-    """json.load and json.dump of the file."""
+    """Return a run of json.load and json.dump on the file."""
 
     def both() -> None:
         with file.open() as opened:
@@ -119,7 +146,7 @@ def load_and_dump(file: Path) -> Callable[[], object]:
 
 
 def check_boxmend(file: Path) -> Callable[[], object]:
-    """The check command without opening images."""
+    """Return a run of the check command that opens no images."""
     return lambda: _quietly(["check", str(file), "--no-open-images"])
 
 
@@ -138,21 +165,27 @@ TASKS = {
     "json.load + json.dump": load_and_dump,
     "check boxmend": check_boxmend,
 }
-BARS = [  # what is compared, to what, by which measure, and the most it may be
+Bar = tuple[str, str, str, float]
+BARS: list[Bar] = [  # task, task to compare it with, measure, maximum ratio
     ("read boxmend", "read pycocotools", "seconds", 0.25),
     ("read boxmend", "read pycocotools", "megabytes", 0.5),
     ("write boxmend", "write json.dump", "seconds", 0.2),
     ("noise boxmend", "json.load + json.dump", "seconds", 1.0),
     ("check boxmend", "read boxmend", "seconds", 3.0),
 ]
+OUTLINED_TASKS = ("noise boxmend", "json.load + json.dump")
+OUTLINED_BARS: list[Bar] = [
+    ("noise boxmend", "json.load + json.dump", "seconds", 1.0),
+    ("noise boxmend", "json.load + json.dump", "megabytes", 1.0),
+]
 GROWING = ("read boxmend", "write boxmend", "noise boxmend", "check boxmend")
 
 
 def peak_megabytes() -> float:
-    """The most memory this process has had.
+    """Return the peak memory of this process in MiB.
 
-    Linux counts in ru_maxrss what a process was before it became another program; the high-water
-    mark of its memory begins anew.
+    On Linux, ru_maxrss includes the memory of the program that this process was before; VmHWM does
+    not.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -184,25 +217,37 @@ def measure_apart(task: str, file: Path) -> dict[str, float]:
     return figures
 
 
-def compare(file: Path, rounds: int) -> None:
-    """Print the table of ratios."""
-    figures: dict[str, list[dict[str, float]]] = {task: [] for task in TASKS}
+def compare(file: Path, rounds: int, tasks: Iterable[str], bars: list[Bar]) -> None:
+    """Print the table of seconds and memory, and the table of ratios."""
+    size = file.stat().st_size / 2**20
+    images = len(list((file.parent / "images").glob("*")))
+    print(f"\n{size:,.0f} MB, {images:,} images, median of {rounds} rounds\n")
+    figures: dict[str, list[dict[str, float]]] = {task: [] for task in tasks}
     for _ in range(rounds):
-        for task in TASKS:
-            figures[task].append(measure_apart(task, file))
+        for task, of_task in figures.items():
+            of_task.append(measure_apart(task, file))
     medians: dict[str, dict[str, float]] = {
         task: {
-            key: statistics.median(one[key] for one in of_task) for key in ("seconds", "megabytes")
+            key: statistics.median(run[key] for run in of_task) for key in ("seconds", "megabytes")
         }
         for task, of_task in figures.items()
     }
     print("| task | seconds | peak MB |\n|---|---|---|")
-    for task, found in medians.items():
-        print(f"| {task} | {found['seconds']:.2f} | {found['megabytes']:.0f} |")
+    for task, median in medians.items():
+        print(f"| {task} | {median['seconds']:.2f} | {median['megabytes']:.0f} |")
     print("\n| compared | measure | ratio | at most |\n|---|---|---|---|")
-    for task, other, key, most in BARS:
+    for task, other, key, most in bars:
         ratio = medians[task][key] / medians[other][key]
         print(f"| {task} / {other} | {key} | {ratio:.2f} | {most} |")
+
+
+def compare_outlined(folder: Path, boxes: int, rounds: int) -> None:
+    """Print the tables of a file with outlines and images beside it."""
+    folder.mkdir()
+    file = folder / "instances_train.json"
+    make_file(file, boxes, outlines=True)
+    make_images(file)
+    compare(file, rounds, OUTLINED_TASKS, OUTLINED_BARS)
 
 
 def growth(folder: Path) -> None:
@@ -231,9 +276,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "instances_train.json"
         make_file(file, options.boxes)
-        size = file.stat().st_size / 2**20
-        print(f"{options.boxes:,} boxes, {size:.0f} MB, median of {options.rounds} rounds\n")
-        compare(file, options.rounds)
+        print(f"{options.boxes:,} boxes, without outlines and then with")
+        compare(file, options.rounds, TASKS, BARS)
+        compare_outlined(Path(folder) / "outlined", options.boxes, options.rounds)
         if options.growth:
             growth(Path(folder))
 

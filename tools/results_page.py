@@ -9,7 +9,6 @@ docs/images/results/CELL/, copied from the artifacts of that cell, and two table
 docs/images/results/*.svg.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,8 @@ from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.priorities import PRIORITIES, REFERENCE_METHODS, priority
 from boxmend.bench.grids.results import Result, effective_results, read_results
-from boxmend.bench.grids.tables import Table, TableEntry, make_table, select_results
+from boxmend.bench.grids.tables import make_table, select_results
 from boxmend.bench.grids.targets import evaluate_targets
-from boxmend.bench.grids.wording import DASH, format_percent
 from results_sections import (
     MENDING_TABLES,
     Lines,
@@ -35,6 +33,7 @@ from results_sections import (
     pictures,
     rates,
 )
+from results_tables import format_figure, format_metrics, format_share, format_table
 
 PROJECT = Path(__file__).parent.parent
 PAGE = PROJECT / "docs" / "results.md"
@@ -154,9 +153,19 @@ comes from lines of the files in `results/`; each row names them as FILE:LINES, 
 Figures are percentages: mean ± standard error over seeds (number of seeds) [published figure]. A
 single seed has no standard error; differences below 1.5 are not significant then.
 
+{_describe_versions(lines)}
+
 Trainings so far: {", ".join(shares)} ([priorities](tables.md#in-several-sittings)).
 Empty cells were not run, and nothing was run on COCO. Earlier
 [single trainings](training.md#figures) have no lines and are not part of this page."""
+
+
+def _describe_versions(lines: Lines) -> str:
+    """Say which figures come from lines of different versions of boxmend."""
+    unknown = sum(not result.code for result in lines.results)
+    return f"""† marks a mean over lines of different versions of boxmend; [Lines](#lines) gives the
+version of each line. {unknown} of the {len(lines.results)} lines that count do not record it and
+are taken as one version. Shares, targets and costs use lines of all versions."""
 
 
 def _count_by_priority(lines: Lines) -> dict[int, tuple[int, int]]:
@@ -297,17 +306,25 @@ def _accuracy(lines: Lines) -> str:
 
 AP50 by the area rule. The paper's figures use the 11-point rule.
 
-{_format_table(area, lines, _format_figure)}
+{format_table(area, lines, format_figure)}
 
 AP50 by the 11-point rule, as in the paper:
 
-{_format_table(points, lines, _format_figure)}
+{format_table(points, lines, format_figure)}
 
 Share of the lost accuracy that is recovered, by the area rule: (method - baseline) / (clean -
 baseline), over the seeds that all three have; the paper's share in brackets. Here and in further
 tables, a dash means that the noise costs less than one point.
 
-{_format_table(area, lines, _format_share, is_share=True)}"""
+{format_table(area, lines, format_share, is_share=True)}
+
+### AP and AP75
+
+Noisy boxes cost more by COCO's AP, the mean over IoU limits from 0.5 to 0.95, and by AP75 than by
+AP50. Earlier versions of this page left out both, although the lines have them. AP50 is by the
+area rule; "won back" is the share of the lost accuracy that is recovered.
+
+{format_metrics(MAIN, lines) or "No line has AP yet."}"""
 
 
 def _further_tables(lines: Lines) -> list[str]:
@@ -321,75 +338,21 @@ def _further_tables(lines: Lines) -> list[str]:
             continue
         table = make_table(LAYOUTS[name], lines.results)
         picture = f"{_picture(name)}\n\n" if name in CHARTS else ""
-        body = _format_table(table, lines, _format_figure)
+        body = format_table(table, lines, format_figure)
         parts.append(f"### {LAYOUTS[name].title}\n\n{picture}{body}")
         if LAYOUTS[name].compare == "share":
-            body = _format_table(table, lines, _format_share, is_share=True)
+            body = format_table(table, lines, format_share, is_share=True)
             parts.append(f"Won back:\n\n{body}")
+        metrics = format_metrics(LAYOUTS[name], lines, without=main_cells)
+        if metrics:
+            parts.append(
+                f"With AP and AP75, where it is not in the table of all methods:\n\n{metrics}"
+            )
     if parts:
         parts.insert(0, "## Further tables")
     if empty:
         parts.append(f"These tables have no further trainings: {', '.join(empty)}.")
     return parts
-
-
-def _format_table(
-    table: Table,
-    lines: Lines,
-    format_entry: Callable[[TableEntry], str],
-    *,
-    is_share: bool = False,
-) -> str:
-    rows = []
-    for row, entries in table.lines():
-        texts = [format_entry(entry) for entry in entries]
-        if is_share and not any(texts):
-            continue
-        cells = [cell for entry in entries for cell in entry.cells]
-        if is_share:
-            cells = _share_cells(table, entries)
-        rows.append([f"`{row.name}`", *texts, lines.format_places(cells)])
-    if not rows:
-        return "Nothing to compare yet."
-    titles = [column.title for column in table.layout.columns]
-    return markdown_table(["", *titles, "lines"], rows)
-
-
-def _share_cells(table: Table, entries: Sequence[TableEntry]) -> list[str]:
-    """List the cells behind the shares of a row: its own, and those of baseline and clean."""
-    references = [other for row, other in table.lines() if row.name in ("baseline", "clean")]
-    return [
-        cell
-        for number, entry in enumerate(entries)
-        if entry.gain is not None
-        for source in (entry, *(reference[number] for reference in references))
-        for cell in source.cells
-        if int(cell.rpartition("-")[2]) in entry.gain.seeds
-    ]
-
-
-def _format_figure(entry: TableEntry) -> str:
-    paper = "" if entry.paper is None else f"[{100 * entry.paper:.1f}]"
-    if entry.ours is None:
-        return paper
-    ours = entry.ours
-    text = format_percent(ours.mean)
-    text = f"**{text}**" if entry.is_best else text
-    num_seeds = len(ours.seeds)
-    if ours.deviation is not None:
-        text += f" ± {format_percent(ours.deviation / math.sqrt(num_seeds))}"
-    return f"{text} ({num_seeds}) {paper}".rstrip()
-
-
-def _format_share(entry: TableEntry) -> str:
-    paper = "" if entry.paper_gain is None else f"[{100 * entry.paper_gain:.0f}]"
-    if entry.gain is None or not entry.gain.seeds:
-        return paper
-    if entry.gain.value is None:
-        return f"{DASH} {paper}".rstrip()
-    error = "" if entry.gain.error is None else f" ± {format_percent(entry.gain.error)}"
-    share = f"{format_percent(entry.gain.value)}{error}"
-    return f"{share} ({len(entry.gain.seeds)}) {paper}".rstrip()
 
 
 def _picture(name: str) -> str:

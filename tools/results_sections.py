@@ -1,6 +1,6 @@
 """Sections of docs/results.md about single lines; tools/results_page.py assembles the page."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +57,11 @@ class Lines:
             by_file.setdefault(file, []).append(number)
         return "; ".join(f"{file}:{_format_ranges(numbers)}" for file, numbers in by_file.items())
 
+    def mark_versions(self, cells: Collection[str]) -> str:
+        """Return a dagger if the lines of these cells come from different versions of boxmend."""
+        codes = {result.code for result in self.results if result.cell in cells}
+        return "†" if len(codes) > 1 else ""
+
 
 def _split_place(place: str) -> tuple[str, int]:
     name, _, number = place.rpartition(":")
@@ -89,8 +94,9 @@ def mending(lines: Lines) -> str:
             _mean_figure(group, place) + _published_figure(noise, method, name)
             for name, place in MENDING_COLUMNS.items()
         ]
-        places = lines.format_places(result.cell for result in group)
-        rows.append([noise, f"`{method}`", *figures, places])
+        cells = [result.cell for result in group]
+        name = f"`{method}` {lines.mark_versions(cells)}".rstrip()
+        rows.append([noise, name, *figures, lines.format_places(cells)])
     text = """## The mending
 
 Comparison of the mended annotations with the truth, as means over seeds; the paper's figures in

@@ -1,5 +1,7 @@
 """Probabilities of counts blended with those of a model, and the cautions of the audit."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -8,7 +10,7 @@ from boxmend.auditing import labels as labels_module
 from boxmend.auditing import missing as missing_module
 from boxmend.auditing.evidence import Detected, Objects
 from boxmend.auditing.gross_boxes import judge_gross_boxes
-from boxmend.auditing.likeness import blend_log_odds, judge_by_ratios
+from boxmend.auditing.likeness import blend_log_odds, judge_by_ratios, log_odds_of
 from boxmend.auditing.missing import MISSING, find_missing
 from boxmend.auditing.presence import clutter_floor
 from tests.auditing.audit_scenes import Noise, scene
@@ -39,6 +41,31 @@ def test_without_a_weight_the_model_changes_nothing() -> None:
     assert judge_by_ratios(observed, planted, None, 0.0, 0.5).tolist() == [0.0] * 2000
 
 
+def test_log_odds_follow_from_the_share_and_the_ratio_of_densities() -> None:
+    # A tenth of the observations are errors. Where errors are five times as dense, half are.
+    log_odds = log_odds_of(np.log(np.array([5.0, 1.0, 1000.0, 0.0001])), 0.1)
+    expected = np.array([0.5, 0.1, 0.99, 0.00001])  # never more than 0.99
+    assert log_odds == pytest.approx(np.log(expected / (1 - expected)))
+
+
+def test_missing_objects_with_equal_counts_are_ranked_by_the_regression(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = scene(Noise(missing=0.2), images=300)
+    objects = Objects(drawn.dataset.image_rows, drawn.dataset.labels, drawn.dataset.boxes, 5)
+    nothing = Objects(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4)), 5)
+    ones = np.ones(len(objects))
+    found = find_missing((objects, nothing, drawn.detected), ones, ones, 0.0)
+    plain = dataclasses.replace(MISSING, model_weight=0.0)
+    monkeypatch.setattr(missing_module, "MISSING", plain)
+    counted = find_missing((objects, nothing, drawn.detected), ones, ones, 0.0)
+    assert found.detections.tolist() == counted.detections.tolist()
+    top = counted.p_missing > 0.9 * counted.p_missing.max()  # a block with nearly equal counts
+    assert top.sum() > 10
+    assert np.ptp(found.p_missing[top]) > 1.5 * np.ptp(counted.p_missing[top])
+    assert found.p_missing.sum() == pytest.approx(counted.p_missing.sum(), rel=0.1)
+
+
 def test_blending_keeps_the_sum_of_probabilities_of_labels_within_a_factor_of_the_odds() -> None:
     # The blend of 0.5 with odds of 1/4 has odds of 1/2. Raising them by 1.3 gives 0.65 / 1.65.
     p, log_odds = np.full(10, 0.5), np.full(10, np.log(0.25))
@@ -52,10 +79,13 @@ def test_blending_keeps_the_sum_of_probabilities_of_labels_within_a_factor_of_th
 @pytest.mark.parametrize(
     ("share", "alike", "noise", "trust"),
     [
-        (0.035, 1.0, 0.0, 0.8),  # 0.7 % of 3.5 % are confused by the detector
-        (0.035, 0.0, 0.0, 1 - 0.2 * 0.035),  # none, where no class looks like another
-        (0.2, 0.0, 0.0, 0.96),  # a fifth of the rate itself
-        (0.1, 1.0, 0.4, 1 - (0.007 + 0.03 * 0.16) / 0.1),  # loose boxes confuse the detector more
+        # 0.7 % of 3.5 % are confused by the detector, and 0.3 times the rate is excess
+        (0.035, 1.0, 0.0, 0.8 - 0.3 * 0.035),
+        (0.035, 0.0, 0.0, 1 - 0.33 * 0.035),  # none, where no class looks like another
+        (0.2, 0.0, 0.0, 0.934),  # 0.33 times the rate itself
+        (0.2, 0.5, 0.0, 1 - 0.5 * 0.035 - 0.2 * (0.165 + 0.15)),  # half of each
+        # loose boxes confuse the detector more
+        (0.1, 1.0, 0.4, 0.97 - (0.007 + 0.03 * 0.16) / 0.1),
         (0.001, 1.0, 0.0, 0.1),
     ],
 )

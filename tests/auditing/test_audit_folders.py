@@ -109,7 +109,13 @@ def test_a_person_reads_rates_kinds_and_what_to_do_next(
 ) -> None:
     assert run(command(data, tmp_path / "run")) == 0
     said = capsys.readouterr()
-    for words in ("wrong labels", "missing, of all objects", "duplicate", "planted errors found"):
+    for words in (
+        "wrong labels",
+        "missing, of all objects",
+        "duplicate",
+        "planted errors",
+        "looks alike",
+    ):
         assert words in said.out
     assert "boxmend review" in said.err
     assert "--precision 0.95" in said.err

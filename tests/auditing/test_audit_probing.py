@@ -10,10 +10,25 @@ from boxmend.auditing import probing
 from boxmend.auditing.audit import AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.probing import Planted, ProbeCounts, check_fixes, plant_errors
-from boxmend.data.boxes import compute_iou
+from boxmend.auditing.pairs import find_overlaps
+from boxmend.auditing.probing import (
+    MIXES,
+    ErrorMix,
+    Planted,
+    ProbeCounts,
+    add_probes,
+    check_fixes,
+    compute_rate,
+    count_rounds,
+    describe_probe,
+    plant_errors,
+    sum_causes,
+)
+from boxmend.data.boxes import compute_areas, compute_iou
+from boxmend.data.detections import Detections
 from boxmend.data.joining import join
-from tests.auditing.audit_scenes import Noise, dataset_of, scene
+from boxmend.data.noise.look_alikes import weigh_confusions
+from tests.auditing.audit_scenes import LABELS, Noise, Scene, dataset_of, scene
 
 SQUARE = [0.0, 0.0, 100.0, 100.0]
 HALF = [0.0, 0.0, 100.0, 50.0]  # an IoU of 0.5 with it
@@ -56,11 +71,12 @@ def planted(**rows: list[int]) -> Planted:
     original = dataset_of(np.arange(6), np.array([0, 1, 2, 3, 4, 0]), np.tile(SQUARE, (6, 1)), 6)
     all_rows = {kind: np.zeros(0, np.int64) for kind in Kind} | {Kind.MISSING: np.array([0])}
     all_rows |= {Kind[name]: np.array(one) for name, one in rows.items()}
-    return Planted(original.take(np.arange(1, 6)), all_rows, original)
+    left = original.take(np.arange(1, 6))
+    return Planted(left, original, all_rows, left.labels, left.boxes)
 
 
 def test_a_wrong_label_is_right_if_it_is_the_one_from_before() -> None:
-    # rows 1 and 2 of what is left are rows 2 and 3 of the original: labels 2 and 3
+    # rows 1 and 2 of what is left have the labels 2 and 3
     found = check_fixes(
         planted(WRONG_LABEL=[1, 2, 3]),
         table(
@@ -106,40 +122,125 @@ def test_a_missing_object_is_found_at_half_of_its_place_and_right_by_its_label(
     assert found[Kind.MISSING] == expected
 
 
-def test_planted_boxes_are_bad_and_planted_duplicates_are_not() -> None:
-    one = scene(Noise(), images=200)
-    n = len(one.dataset)
-    made = plant_errors(one.dataset, np.ones(n, np.bool_), 0.5, np.random.default_rng(0))
-    left = np.setdiff1d(np.arange(n), made.rows[Kind.MISSING])
-    bad = made.rows[Kind.BAD_BOX]
-    assert len(bad) == 80
-    assert (compute_iou(made.dataset.boxes[bad], one.dataset.boxes[left[bad]]) < 0.7).mean() > 0.98
-    wrong = made.rows[Kind.WRONG_LABEL]
-    assert (made.dataset.labels[wrong] != one.dataset.labels[left[wrong]]).all()
+def plant(mix: ErrorMix, rate: float = 0.1, seed: int = 0) -> tuple[Scene, Planted]:
+    """Plant a mix into 800 annotations of a scene whose detector confuses some classes."""
+    drawn = scene(Noise(), images=200)
+    seen = drawn.detected
+    detections = Detections(seen.image_rows, seen.labels, seen.scores, seen.boxes)
+    rows = np.arange(len(drawn.dataset))
+    made = plant_errors((drawn.dataset, rows, detections), mix, rate, seed)
+    assert made is not None
+    return drawn, made
+
+
+@pytest.mark.parametrize("mix", MIXES, ids=["at random", "as in practice"])
+def test_every_planted_error_is_what_its_kind_says(mix: ErrorMix) -> None:
+    drawn, made = plant(mix)
+    for kind in (Kind.MISSING, Kind.SPURIOUS, Kind.DUPLICATE):
+        assert len(made.rows[kind]) == 80, kind
+    wrong, bad = made.rows[Kind.WRONG_LABEL], made.rows[Kind.BAD_BOX]
+    assert 60 <= len(wrong) <= 80  # a few of the 80 wrong labels belong to removed annotations
+    assert 50 <= len(bad) <= 80  # a few of the 80 moved boxes are still good
+    assert (made.dataset.labels[wrong] != made.labels[wrong]).all()
+    assert (compute_iou(made.dataset.boxes[bad], made.boxes[bad]) < 0.7).all()
+    assert (made.labels[made.rows[Kind.SPURIOUS]] == -1).all()
     doubled = made.dataset.take(made.rows[Kind.DUPLICATE])
     for image, box in zip(doubled.image_rows.tolist(), doubled.boxes, strict=True):
-        near = one.dataset.boxes[one.dataset.image_rows == image]
-        assert compute_iou(box, near).max() > 0.8
+        near = made.dataset.boxes[made.dataset.image_rows == image]
+        assert np.sort(compute_iou(np.tile(box, (len(near), 1)), near))[-2] > 0.5
+    assert len(made.dataset) == len(drawn.dataset) + 80  # 80 less, 160 more
+
+
+def test_the_second_mix_plants_look_alikes_small_objects_parts_and_clutter() -> None:
+    drawn, made = plant(MIXES[1])
+    rows = np.arange(len(drawn.dataset))
+    seen = drawn.detected
+    detections = Detections(seen.image_rows, seen.labels, seen.scores, seen.boxes)
+    weights = weigh_confusions(drawn.dataset, rows, detections)
+    wrong = made.rows[Kind.WRONG_LABEL]
+    assert (weights[made.labels[wrong], made.dataset.labels[wrong]] > 0).all()
+    areas = compute_areas(drawn.dataset.boxes)
+    assert areas[made.rows[Kind.MISSING]].mean() < 0.95 * areas.mean()
+    spurious = made.dataset.take(made.rows[Kind.SPURIOUS])
+    overlaps = find_overlaps(
+        spurious.image_rows, spurious.boxes, drawn.dataset.image_rows, drawn.dataset.boxes
+    )
+    is_half = np.isin(np.arange(80), overlaps.first[(overlaps.iou > 0.4) & (overlaps.iou < 0.6)])
+    assert 35 <= is_half.sum() <= 45  # the others are on clutter
+
+
+def test_a_dataset_of_one_class_is_probed_without_wrong_labels() -> None:
+    drawn = scene(Noise(), images=100)
+    dataset = replace(
+        drawn.dataset, labels=np.zeros(len(drawn.dataset), np.int64), label_names=LABELS[:1]
+    )
+    seen = replace(drawn.detected, labels=np.zeros(len(drawn.detected), np.int64))
+    probe = audit(dataset, seen, AuditSettings(probe=0.2)).probe
+    assert probe is not None
+    assert all(counts.planted == 0 for counts in probe[Kind.WRONG_LABEL].values())
+    assert sum_causes(probe[Kind.DUPLICATE]).found > 0
+
+
+def test_probes_add_up_by_kind_and_cause() -> None:
+    label, box = Kind.WRONG_LABEL, Kind.BAD_BOX
+    sums = add_probes(
+        [
+            {label: {"any": ProbeCounts(10, 4, 3)}, box: {"gross": ProbeCounts(5, 1, 0)}},
+            {label: {"any": ProbeCounts(10, 6, 5)}},
+            {label: {"alike": ProbeCounts(4, 1, 1)}},
+        ]
+    )
+    assert sums == {
+        label: {"any": ProbeCounts(20, 10, 8), "alike": ProbeCounts(4, 1, 1)},
+        box: {"gross": ProbeCounts(5, 1, 0)},
+    }
+    assert sum_causes(sums[label]) == ProbeCounts(24, 11, 9)
+    plain = describe_probe(sums)["wrong label"]
+    assert (plain["planted"], plain["found"], plain["right"]) == (24, 11, 9)
+    assert plain["causes"]["alike"]["found_share"]["value"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("number", "rounds"), [(100_000, 1), (31_250, 1), (31_249, 2), (1_000, 5), (50, 5)]
+)
+def test_small_datasets_are_probed_several_times(number: int, rounds: int) -> None:
+    rate = compute_rate(0.02, number)  # 0.004 of each kind, or one error
+    assert rate == max(0.004, 1 / number)
+    assert count_rounds(rate, number) == rounds
 
 
 def test_errors_are_planted_only_where_all_seems_to_be_fine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one = scene(Noise(labels=0.2, spurious=0.1, duplicates=0.05), images=60)
-    first = audit_without_probe(one.dataset, one.detected)
+    drawn = scene(Noise(labels=0.2, spurious=0.1, duplicates=0.05), images=60)
+    first = audit_without_probe(drawn.dataset, drawn.detected)
     kinds = (Kind.WRONG_LABEL, Kind.SPURIOUS, Kind.DUPLICATE)
     is_called = np.any([first.p_wrong[kind] >= 0.5 for kind in kinds], axis=0)
     assert is_called.sum() > 20
-    masks = []
+    scenes = []
     original = probing.plant_errors
 
-    def recorded(dataset: Any, is_fine: Any, share: float, random: Any) -> Planted:
-        masks.append(is_fine)
-        return original(dataset, is_fine, share, random)
+    def recorded(scene: Any, mix: Any, rate: float, seed: int) -> Planted | None:
+        made = original(scene, mix, rate, seed)
+        scenes.append((scene[0], scene[1], made))
+        return made
 
     monkeypatch.setattr(probing, "plant_errors", recorded)
-    audit(one.dataset, one.detected, AuditSettings(probe=0.2))
-    assert masks[0].tolist() == (~is_called).tolist()
+    audit(drawn.dataset, drawn.detected, AuditSettings(probe=0.2))
+    dataset, eligible, _ = scenes[0]
+
+    def places(rows: Any, of: Any) -> set[tuple[float, ...]]:
+        return {(int(of.image_rows[row]), *of.boxes[row].tolist()) for row in rows}
+
+    fine = places(np.flatnonzero(~is_called), drawn.dataset)
+    assert places(eligible, dataset) == fine
+    for _, _, made in scenes:
+        gone = made.rows[Kind.MISSING]
+        assert places(gone, made.original) <= fine
+        wrong = made.rows[Kind.WRONG_LABEL]
+        assert {
+            (int(made.dataset.image_rows[row]), *made.boxes[row].tolist()) for row in wrong
+        } <= fine
 
 
 def test_rates_of_joined_datasets_are_means_by_their_annotations() -> None:

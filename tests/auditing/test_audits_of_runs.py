@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from boxmend import cli
-from boxmend.auditing.fixes.table import FIXES_FILE, Kind
+from boxmend.auditing.calibration import Share
+from boxmend.auditing.fixes.table import FIXES_FILE, GOOD_IOU, Kind
 from boxmend.auditing.folders import AUDIT_FILE, audit_run
 from boxmend.auditing.run_evidence import (
     find_judged_rows,
@@ -15,6 +16,7 @@ from boxmend.auditing.run_evidence import (
     judge_by_losses,
     read_annotated_share,
 )
+from boxmend.data.boxes import compute_iou
 from boxmend.errors import DataError
 from boxmend.runs import folder as runs
 from boxmend.runs.opening import open_run_with_history
@@ -137,6 +139,25 @@ def test_boxes_follow_the_annotated_ones_by_as_much_as_the_noise_looks_smaller(
     opened = open_run_with_history(run)
     rows = find_judged_rows(opened)
     assert gather_run_evidence(opened, rows).pull == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_box_noise_of_a_run_is_the_one_that_the_run_estimated(tmp_path: Path) -> None:
+    drawn_scene = scene(Noise(boxes=0.3), images=150)
+    dataset, true_boxes = drawn_scene.dataset, drawn_scene.true_boxes
+    dataset.save(tmp_path / "data", format="coco", images_as="none")
+    halves = (dataset.boxes + true_boxes) / 2
+    visits = [
+        Visit(0, row, KEPT, loss=0.1, confidence=0.9, box=tuple(box))
+        for row, box in enumerate(halves.tolist())
+    ]
+    run = finished_run(tmp_path / "run", str(tmp_path / "data"), visits)
+    told(run, box_noise=0.3, box_noise_low=0.26, box_noise_high=0.35)
+    audit = audit_run(run).audit
+    assert audit.box_noise == Share(0.3, 0.26, 0.35)
+    is_bad = compute_iou(dataset.boxes, true_boxes) < GOOD_IOU
+    rate = audit.rates["bad_boxes"]
+    assert rate.low <= is_bad.mean() <= rate.high
+    assert rate.value == pytest.approx(is_bad.mean(), abs=0.05)
 
 
 def test_a_run_that_judged_nothing_cannot_be_audited(tmp_path: Path) -> None:

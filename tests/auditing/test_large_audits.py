@@ -93,10 +93,11 @@ def test_a_probe_of_some_images_finds_what_it_planted(monkeypatch: pytest.Monkey
     assert part.probe is not None
     assert whole.probe is not None
     assert part.probe == again.probe
-    for kind, found in part.probe.items():
-        assert 0 < found.planted < whole.probe[kind].planted
-        if kind in (Kind.WRONG_LABEL, Kind.DUPLICATE):
-            assert found.found > 0.5 * found.planted, kind
+    for kind, causes in part.probe.items():
+        for cause, counts in causes.items():
+            assert 0 < counts.planted < whole.probe[kind][cause].planted
+            if kind in (Kind.WRONG_LABEL, Kind.DUPLICATE):
+                assert counts.found > 0.5 * counts.planted, cause
 
 
 def test_some_images_tell_whether_predictions_repeat_the_annotations(

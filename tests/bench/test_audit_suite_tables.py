@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from boxmend.bench.audit.suite_cell import _count_precise, name_finders
-from boxmend.bench.audit.suite_tables import make_tables
+from boxmend.bench.audit.suite_tables import ReliabilityPoint, make_tables
 
 
 def cell(seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -126,3 +126,18 @@ def test_the_yield_is_the_most_fixes_that_are_precise_enough() -> None:
     assert _count_precise(p_fix[:50], is_right[:50]) == 41
     assert _count_precise(p_fix[::-1][:50], ~is_right[:50]) == 0
     assert _count_precise(np.zeros(0), np.zeros(0, np.bool_)) == 0
+
+
+def test_reliability_pools_the_bins_of_all_regimes_and_leaves_out_sparse_ones() -> None:
+    def bins(low: tuple[int, float, float], high: tuple[int, float, float]) -> dict[str, Any]:
+        names = ("number", "expected", "right")
+        parts = [dict(zip(names, part, strict=True)) for part in (low, high)]
+        return {"wrong label": parts}
+
+    cells = [
+        cell(0, calibration=bins((30, 3.0, 1.0), (40, 36.0, 30.0))),
+        cell(0, regime="clean", calibration=bins((19, 2.0, 0.0), (40, 35.0, 38.0))),
+    ]
+    # The first bin has 49 fixes, less than 50. The second has 80, of which 71 are expected.
+    (point,) = make_tables(cells).reliability["wrong label"]
+    assert point == ReliabilityPoint(80, 71 / 80, 68 / 80)

@@ -147,7 +147,7 @@ def test_a_failing_row_is_reported_and_the_others_are_measured(
         (["TOYS:train", "--sizes", "huge"], "image_size is 'huge'"),
         (["TOYS:train", "--steps", "0"], "at least 5"),
         (["TOYS:train", "--detector", "yolo"], "unknown detector 'yolo'"),
-        (["TOYS:train", "--weights", "nowhere.safetensors"], "there is no such file"),
+        (["TOYS:train", "--weights", "nowhere.safetensors"], "no such file"),
         (["TOYS:train", "--out", "TOYS"], "the file exists"),
     ],
     ids=str,

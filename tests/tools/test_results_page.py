@@ -30,14 +30,14 @@ def cell(method: str, ap50: float, noise: tuple[str | None, str | None], seed: i
     word = "label40-box40" if noise == FORTY else "label0-box0"
     data = Data(one.data.train_sha256, one.data.noisy_sha256, one.data.val_sha256, ADDRESSES)
     estimates = {"label_noise": 0.37, "label_noise_low": 0.35, "label_noise_high": 0.4}
-    told = estimates if method == "mend" else None
-    return msgspec.structs.replace(one, cell=f"{word}-{method}-{seed}", data=data, estimates=told)
+    rates = estimates if method == "mend" else None
+    return msgspec.structs.replace(one, cell=f"{word}-{method}-{seed}", data=data, estimates=rates)
 
 
 def world(folder: Path, *lines: Result) -> Path:
     """A project with these lines."""
-    for one in lines:
-        append_result(folder / "results" / "voc320.jsonl", one)
+    for line in lines:
+        append_result(folder / "results" / "voc320.jsonl", line)
     (folder / "docs").mkdir()
     return folder
 
@@ -76,7 +76,54 @@ def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Pa
     assert "None yet" in text
 
 
-def test_a_line_that_was_replaced_or_failed_is_told(tool: dict[str, Any], tmp_path: Path) -> None:
+def with_scores(line: Result, ap: float, ap75: float, code: str = "") -> Result:
+    scores = line.scores | {"coco_ap": ap, "coco_ap75": ap75}
+    return msgspec.structs.replace(line, scores=scores, code=code)
+
+
+def test_ap_and_ap75_stand_beside_ap50_with_shares_won_back(
+    tool: dict[str, Any], tmp_path: Path
+) -> None:
+    lines = [
+        with_scores(cell("baseline", 0.7, (None, None), 0), 0.4, 0.4),
+        with_scores(cell("baseline", 0.3, FORTY, 0), 0.1, 0.05),
+        with_scores(cell("mend", 0.6, FORTY, 0), 0.25, 0.2),
+    ]
+    text = tool["page"](world(tmp_path, *lines)).partition("### AP and AP75")[2]
+    head = "| noise | method | AP50 | AP | AP75 | won back, AP50 | won back, AP | lines |"
+    assert head in text
+    noise = "| label 40, box 40"
+    assert f"{noise} | `clean` | 70.0 (1) | 40.0 (1) | 40.0 (1) |  |  | voc320:1 |" in text
+    # 0.3 of 0.4 lost points of AP50 are won back, and 0.15 of 0.3 lost points of AP.
+    mend = (
+        "| `mend` | **60.0** (1) | **25.0** (1) | **20.0** (1) | 75.0 (1) | 50.0 (1) | voc320:3 |"
+    )
+    assert f"{noise} {mend}" in text
+    assert "With AP and AP75, where it is not" not in text
+
+
+def test_lines_without_ap_give_no_table_of_it(tool: dict[str, Any], tmp_path: Path) -> None:
+    text = tool["page"](world(tmp_path, cell("mend", 0.5, FORTY, 0)))
+    assert "won back, AP" not in text
+
+
+def test_a_mean_over_versions_of_the_code_is_marked(tool: dict[str, Any], tmp_path: Path) -> None:
+    lines = [
+        with_scores(cell(method, 0.5, FORTY, seed), 0.2, 0.1, code)
+        for method, codes in (("mend", ("", "a1")), ("baseline", ("b2", "b2")), ("br", ("", "")))
+        for seed, code in enumerate(codes)
+    ]
+    text = tool["page"](world(tmp_path, *lines))
+    assert "3 of the 6 lines that count do not record it" in text
+    assert "| `mend` | **50.0** ± 0.0 (2†) |" in text
+    assert "| `baseline` | **50.0** ± 0.0 (2) [53.7] |" in text
+    assert "| `br` | **50.0** ± 0.0 (2) [65.9] |" in text
+    assert "| `mend` | **50.0** ± 0.0 (2†) | **20.0** ± 0.0 (2†) | **10.0** ± 0.0 (2†) |" in text
+
+
+def test_a_line_that_was_replaced_or_failed_is_reported(
+    tool: dict[str, Any], tmp_path: Path
+) -> None:
     failed = msgspec.structs.replace(cell("br", 0.1, FORTY, 0), error="no", scores={})
     later = msgspec.structs.replace(cell("br", 0.45, FORTY, 0), code="0123456789ab")
     lines = cell("br", 0.4, FORTY, 0), later, failed
@@ -102,7 +149,7 @@ def test_lines_on_other_data_are_in_no_table(tool: dict[str, Any], tmp_path: Pat
     assert "| voc320:1 | `label40-box40-mend-0` | voc320 | VOC:train to VOC:val | 60.0 |" in text
 
 
-def test_differences_between_lines_are_told(tool: dict[str, Any], tmp_path: Path) -> None:
+def test_differences_between_lines_are_reported(tool: dict[str, Any], tmp_path: Path) -> None:
     other = msgspec.structs.replace(cell("br", 0.4, FORTY, 0), hardware="a <b>toaster</b>")
     text = tool["page"](world(tmp_path, cell("mend", 0.5, FORTY, 0), other))
     assert "- The lines differ in hardware: " in text
@@ -134,6 +181,6 @@ def test_lines_are_added_once_and_without_places(tmp_path: Path) -> None:
     append_result(source, other)
     assert tool["added"]([source], target) == (1, 2)
     assert target.read_bytes().startswith((tmp_path / "before.jsonl").read_bytes())
-    found = read_results(target).results
-    assert [each.cell for each in found] == [one.cell, other.cell]
-    assert found[0].data.addresses == {"train": ["VOC:trainval"]}
+    stored = read_results(target).results
+    assert [each.cell for each in stored] == [one.cell, other.cell]
+    assert stored[0].data.addresses == {"train": ["VOC:trainval"]}

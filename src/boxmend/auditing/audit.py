@@ -23,7 +23,7 @@ from boxmend.auditing.ordering import (
     normalise_order,
     sort_by_confidence,
 )
-from boxmend.auditing.probing import PROBE
+from boxmend.auditing.probing import PROBE, Probe
 from boxmend.auditing.tables import (
     LISTING,
     compute_p_wrong,
@@ -32,7 +32,8 @@ from boxmend.auditing.tables import (
     make_missing_fixes,
 )
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.types import Floats, Rows, Singles
+from boxmend.data.detections import Detections
+from boxmend.data.types import Floats, Mask, Rows, Singles
 from boxmend.errors import DataError, UsageError
 
 __all__ = ["Audit", "AuditSettings", "audit"]
@@ -85,8 +86,8 @@ class Audit:
     num_judged: int
     num_not_looked_at: int
     """Annotations in images without a detection, which were not judged."""
-    probe: Mapping[Kind, probing.ProbeCounts] | None = None
-    """Counts of planted errors and of those found; None without a probe."""
+    probe: Probe | None = None
+    """Counts of planted errors and of those found, by kind and cause; None without a probe."""
 
 
 def audit(
@@ -117,26 +118,48 @@ def audit_without_probe(dataset: Dataset, predictions: DetectionColumns) -> Audi
 
 def _run_probe(
     dataset: Dataset, predictions: DetectionColumns, first: Audit, share: float
-) -> dict[Kind, probing.ProbeCounts]:
-    """Plant errors, audit again, and count the errors found; `first` is the audit without them."""
-    random = np.random.default_rng(SEED)
-    counts = {kind: np.zeros(3, np.int64) for kind in Kind}
+) -> Probe:
+    """Plant errors, audit again, and count the errors found; `first` is the audit without them.
+
+    The sources of a joined dataset are probed separately, as they are audited.
+    """
     is_fine = ~np.isnan(first.p_wrong[Kind.WRONG_LABEL])
     for kind in (Kind.WRONG_LABEL, Kind.SPURIOUS, Kind.DUPLICATE):
         is_fine &= ~(first.p_wrong[kind] >= PROBE.called_min_probability)
-    images = probing.select_images(dataset, random)
+    images = probing.select_images(dataset, np.random.default_rng(SEED))
     if images is not None:
         is_fine = is_fine[np.isin(dataset.image_rows, images)]
         predictions = _select_in_images(predictions, images, len(dataset.images))
         dataset = dataset.take_images(images)
-    if is_fine.sum() < PROBE.min_annotations:
+    probes = [
+        _probe_source((dataset, group), predictions, is_fine, share)
+        for group in list_groups(dataset)
+    ]
+    return probing.add_probes(probes)
+
+
+def _probe_source(
+    source: tuple[Dataset, int], predictions: DetectionColumns, is_fine: Mask, share: float
+) -> Probe:
+    """Probe one source of a joined dataset; `is_fine` [n] marks annotations that seem right."""
+    dataset, group = source
+    own = normalise_order(dataset, group)
+    eligible = np.flatnonzero(is_fine[own.rows])
+    if len(eligible) < PROBE.min_annotations:
         return {}
-    for _ in range(probing.count_rounds(share, int(is_fine.sum()))):
-        planted = probing.plant_errors(dataset, is_fine, share, random)
-        fixes = audit_without_probe(planted.dataset, predictions).fixes
-        for kind, result in probing.check_fixes(planted, fixes).items():
-            counts[kind] += (result.planted, result.found, result.right)
-    return {kind: probing.ProbeCounts(*total.tolist()) for kind, total in counts.items()}
+    detected = _select_detections(predictions, own)
+    seen = Detections(detected.image_rows, detected.labels, detected.scores, detected.boxes)
+    rate = probing.compute_rate(share, len(eligible))
+    probes: list[Probe] = []
+    for mix in probing.MIXES:
+        for seed in range(probing.count_rounds(rate, len(eligible))):
+            planted = probing.plant_errors((own.dataset, eligible, seen), mix, rate, seed)
+            if planted is None:
+                continue
+            part = _audit_source(planted.dataset, detected, group)
+            counts = probing.check_fixes(planted, join_parts(planted.dataset, [part]).fixes)
+            probes.append({kind: {mix.causes[kind]: counts[kind]} for kind in counts})
+    return probing.add_probes(probes)
 
 
 def _select_in_images(predictions: DetectionColumns, images: Rows, num_images: int) -> Detected:

@@ -23,9 +23,14 @@ from boxmend.auditing.evidence import select_objects
 from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.auditing.judging import AuditInputs, judge_annotations
 from boxmend.auditing.predictions import read_predictions
-from boxmend.auditing.probing import PROBE
+from boxmend.auditing.probing import PROBE, describe_probe
 from boxmend.auditing.provenance import provenance_warnings
-from boxmend.auditing.run_evidence import find_judged_rows, gather_run_evidence, judge_by_losses
+from boxmend.auditing.run_evidence import (
+    find_judged_rows,
+    gather_run_evidence,
+    judge_by_losses,
+    read_estimate,
+)
 from boxmend.auditing.tables import make_fixes
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, stage_folder
@@ -58,9 +63,7 @@ class AuditFolder:
             "rates": {name: _round_share(share) for name, share in audit.rates.items()},
             "box_noise": _round_share(audit.box_noise),
             "fixes": {kind.words: _count_fixes(audit.fixes, kind) for kind in Kind},
-            "probe": None
-            if audit.probe is None
-            else {kind.words: counts.to_json() for kind, counts in audit.probe.items()},
+            "probe": None if audit.probe is None else describe_probe(audit.probe),
             "notes": list(self.notes),
         }
 
@@ -134,6 +137,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
         select_objects(dataset, none),
         dataset.images.sizes,
         detected=None,
+        box_noise=read_estimate(opened.run, "box_noise"),
     )
     labels = judge_by_losses(opened, rows, evidence)
     opinion = judge_annotations(scene, evidence, np.random.default_rng(SEED), labels)

@@ -1,6 +1,6 @@
 """Judge every annotation by the evidence: the probability of each kind of error, and its fix."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class AuditInputs:
     ignored: Objects  # crowds and difficult objects: not judged, but they explain detections
     sizes: Floats  # [images, 2] width and height; 0 where unknown
     detected: Detected | None  # None where a training run gave the evidence
+    box_noise: Share | None = None  # N, where a training run estimated it
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +129,9 @@ def _judge_boxes(
     sizes = scene.sizes[objects.image_rows[seen]]
     pull = evidence.pull if scene.detected is None else _measure_pull(scene, evidence, seen, random)
     model, detected = box_model.fit_box_model(annotated, detected, sizes, confidences, pull)
+    if scene.box_noise is not None:
+        known = scene.box_noise
+        model = replace(model, noise=known.value, low=known.low, high=known.high)
     model = box_model.temper_model(model, annotated, detected, confidences, sizes)
     judged = box_model.judge_boxes(model, annotated, detected, confidences, sizes)
     opinion = BoxOpinion(

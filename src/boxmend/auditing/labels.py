@@ -27,12 +27,13 @@ class LabelConstants:
     model_error: float = 0.15  # relative error of an estimated rate
     min_trust: float = 0.1  # in the rates of planted wrong labels
     alike_background_rate: float = 0.007  # of look-alikes that a confident detector confuses
-    spread_excess: float = 0.2  # relative excess of rates between other classes, times the rate
+    spread_excess: float = 0.33  # relative excess of rates between other classes, times the rate
+    alike_excess: float = 0.3  # of rates between look-alikes
     model_weight: float = 0.5  # of the confusion model, beside the counts, in log odds
     noise_background_rate: float = 0.03  # of confused look-alikes, per squared box noise
     max_odds_factor: float = 1.3  # by which blending may raise the odds, to keep their sum
     alike_likeness: float = 1.5  # of classes that look alike; see `confusions`
-    background_rate: float = 0.002  # of right labels that a confident detector contradicts
+    background_rate: float = 0.0003  # of right labels that a confident detector contradicts
     min_rate: float = 0.005  # below it, errors of the detector look like wrong labels
 
 
@@ -153,11 +154,11 @@ def _measure_trust(share: float, alike: float, box_noise: float) -> float:
     """Return the factor for the rates of planted labels.
 
     A confident detector confuses some objects of classes that look alike (`alike` is the share of
-    such labels), at whatever rate the labels are wrong. Rates between other classes are too large
-    in proportion to themselves, since the detector has learnt from wrong labels.
+    such labels), at whatever rate the labels are wrong. All rates are too large in proportion to
+    themselves, since the detector has learnt from wrong labels.
     """
     background = LABELS.alike_background_rate + LABELS.noise_background_rate * box_noise**2
-    excess = LABELS.spread_excess * share * (1 - alike)
+    excess = share * (LABELS.spread_excess * (1 - alike) + LABELS.alike_excess * alike)
     return max(1 - background * alike / max(share, 1e-9) - excess, LABELS.min_trust)
 
 

@@ -106,8 +106,14 @@ def judge_by_ratios(
         return np.zeros(len(log_ratios))
     curve = fit_error_curve(make_sample(log_ratios), make_sample(planted, weights), share)
     p = keep_order(curve.at(log_ratios), log_ratios)
+    return blend_log_odds(p, log_odds_of(log_ratios, share), model_weight)
+
+
+def log_odds_of(log_ratios: Floats, share: float) -> Floats:
+    """Return the log odds [n] of errors, given log ratios of densities and the share of errors."""
     ratios = np.minimum(share * np.exp(np.minimum(log_ratios, 20.0)), CALIBRATION.max_probability)
-    return blend_log_odds(p, np.log(ratios) - np.log1p(-ratios), model_weight)
+    log_odds: Floats = np.log(np.maximum(ratios, 1e-12)) - np.log1p(-ratios)
+    return log_odds
 
 
 def keep_order(p: Floats, scores: Floats) -> Floats:

@@ -18,7 +18,7 @@ from boxmend.auditing.calibration import (
     make_sample,
 )
 from boxmend.auditing.evidence import NONE, Detected, Objects
-from boxmend.auditing.likeness import fit_likeness, keep_order
+from boxmend.auditing.likeness import blend_log_odds, fit_likeness, keep_order, log_odds_of
 from boxmend.auditing.pairs import Pairs, find_largest, find_overlaps
 from boxmend.data.boxes import compute_areas
 from boxmend.data.types import Floats, Mask, Rows
@@ -45,6 +45,7 @@ class MissingConstants:
     confident_scores: tuple[float, ...] = (0.97, 0.99)  # bands of confident detections
     confident_background: tuple[float, ...] = (0.007, 0.0025)  # of these, per annotation
     min_confident_share: float = 0.1  # of known objects, to conclude from confident ones to all
+    model_weight: float = 0.12  # of the regression, beside the counts, in log odds
     found_min_iou: float = 0.5  # with the true box of a missing object that counts as found
     unseen_factor: float = 1.5  # missing objects per missing object that looks like a known one
     background_rate: float = 0.005  # detections of background per annotation
@@ -99,7 +100,8 @@ def find_missing(
     candidates, known = matches.candidates, matches.known
     weights = p_real[matches.objects]
     features, planted = _describe_both(objects, detected, matches)
-    if min(len(candidates), len(known)) < MISSING.min_learnt_objects:
+    is_fitted = min(len(candidates), len(known)) >= MISSING.min_learnt_objects
+    if not is_fitted:
         suspicions, known_suspicions = features[:, 0], planted[:, 0]
     else:
         is_linear = len(candidates) < MISSING.min_curved_objects
@@ -120,6 +122,8 @@ def find_missing(
     known_suspicions = known_suspicions + np.log(known_factors)
     samples = make_sample(suspicions), make_sample(known_suspicions, weights * known_factors)
     p_missing = keep_order(fit_error_curve(*samples, share).at(suspicions), suspicions)
+    if is_fitted:  # then suspicions are log ratios of densities
+        p_missing = blend_log_odds(p_missing, log_odds_of(suspicions, share), MISSING.model_weight)
     for is_own, count in excess:
         bound = min(count / max(int(is_own.sum()), 1), CALIBRATION.max_probability)
         p_missing[is_own] = np.maximum(p_missing[is_own], bound)

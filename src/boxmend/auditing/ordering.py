@@ -65,24 +65,25 @@ def normalise_order(dataset: Dataset, group: int) -> SourceView:
     images = np.array(sorted(mine.tolist(), key=lambda row: (names[row], str(ids[row]))), np.int64)
     image_places = np.full(len(dataset.images) + 1, UNKNOWN)
     image_places[images] = np.arange(len(images))
-    labels = np.array(sorted(_find_labels(dataset, group), key=dataset.label_names.__getitem__))
+    own_labels = sorted(_find_labels(dataset, group), key=dataset.label_names.__getitem__)
+    labels = np.array(own_labels, np.int64)
     label_places = np.full(len(dataset.label_names) + 1, UNKNOWN)
     label_places[labels] = np.arange(len(labels))
-    image_rows, own_labels = image_places[dataset.image_rows], label_places[dataset.labels]
+    image_rows, new_labels = image_places[dataset.image_rows], label_places[dataset.labels]
     rows = np.flatnonzero(image_rows != UNKNOWN)
     with np.errstate(invalid="ignore"):
-        order = np.lexsort((*dataset.boxes[rows].T, own_labels[rows], image_rows[rows]))
+        order = np.lexsort((*dataset.boxes[rows].T, new_labels[rows], image_rows[rows]))
     rows = rows[order]
     own = replace(
         dataset.take(rows),
         images=dataset.images.take(images),
         image_rows=image_rows[rows],
-        labels=own_labels[rows],
+        labels=new_labels[rows],
         label_names=tuple(dataset.label_names[label] for label in labels.tolist()),
         notes={},
         findings=(),
     )
-    return SourceView(own, rows, images, labels.astype(np.int64), image_places, label_places)
+    return SourceView(own, rows, images, labels, image_places, label_places)
 
 
 def sort_by_confidence(image_rows: Rows, scores: Floats, labels: Rows, boxes: Floats) -> Rows:

@@ -1,11 +1,12 @@
 """Probe an audit: plant known errors in memory, and measure how many of them it finds.
 
-Some annotations are disturbed, equally many for each kind of error, and the disturbed dataset is
-audited like any other. A small dataset is probed several times with different errors; of a large
-one, part of the images is enough. The disturbed datasets are not written to disk.
+`data.noise` plants errors of every kind into annotations that seem to be right, in two mixes: one
+at random, the other where real errors sit (look-alikes, small objects, parts of objects and
+clutter). Each disturbed dataset is audited like any other. A small dataset is probed several times
+with different errors; of a large one, part of the images is enough. Nothing is written to disk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,42 +17,111 @@ from boxmend.auditing.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
 from boxmend.auditing.missing import MISSING
 from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.types import Floats, Mask, Rows
+from boxmend.data.detections import Detections
+from boxmend.data.noise import NoiseSettings, disturb
+from boxmend.data.noise.truth import Origin, Truth
+from boxmend.data.types import Floats, Rows
+from boxmend.errors import BoxmendError
 
 
 @dataclass(frozen=True)
 class ProbeConstants:
-    """Constants of planted errors, and of which count as found; lengths are in sides of a box."""
+    """Constants of planted errors, and of which count as found."""
 
     min_annotations: int = 50  # fewer are too few to probe
-    planted_per_kind: int = 200  # errors; more add time, but no precision
-    max_rounds: int = 10
-    max_annotations: int = 100_000  # to probe; of larger datasets only some images are probed
+    planted_per_cause: int = 125  # errors; more add time, but little precision
+    max_rounds: int = 5  # of each mix
+    max_annotations: int = 50_000  # to probe; of larger datasets only some images are probed
     called_min_probability: float = 0.5  # of an annotation that counts as found
-    bad_box_max_shift_sides: float = 0.4  # of an edge of a planted bad box
-    duplicate_max_shift_sides: float = 0.05  # of an edge of a planted duplicate
-    bad_box_tries: int = 10  # to make a box bad
 
 
 PROBE = ProbeConstants()
 
 
+@dataclass(frozen=True)
+class ErrorMix:
+    """Errors that are planted together, one cause for each kind."""
+
+    causes: Mapping[Kind, str]
+    choices: tuple[Callable[[float], NoiseSettings], ...]
+    """Settings by the rate of each kind. Later ones lack what the dataset may not allow."""
+
+
+def _at_random(rate: float) -> NoiseSettings:
+    """Return noise that meets all classes, objects and places alike."""
+    return NoiseSettings(
+        f"symmetric:{rate!r}", missing=rate, spurious=rate, duplicate=rate, gross_boxes=rate
+    )
+
+
+def _as_in_practice(rate: float) -> NoiseSettings:
+    """Return noise where annotators err: look-alikes, small objects, parts and clutter."""
+    return NoiseSettings(
+        look_alikes=rate,
+        missing=rate,
+        missing_order="small",
+        spurious=rate,
+        spurious_at="part,clutter",
+        duplicate=rate,
+        gross_boxes=rate,
+    )
+
+
+MIXES = (
+    ErrorMix(
+        {
+            Kind.WRONG_LABEL: "any other class",
+            Kind.BAD_BOX: "grossly off",
+            Kind.MISSING: "any object",
+            Kind.SPURIOUS: "at random places",
+            Kind.DUPLICATE: "drawn twice",
+        },
+        (_at_random, lambda rate: replace(_at_random(rate), labels=None)),
+    ),
+    ErrorMix(
+        {
+            Kind.WRONG_LABEL: "a class that looks alike",
+            Kind.BAD_BOX: "grossly off",
+            Kind.MISSING: "mostly small objects",
+            Kind.SPURIOUS: "on parts and clutter",
+            Kind.DUPLICATE: "drawn twice",
+        },
+        (
+            _as_in_practice,
+            lambda rate: replace(_as_in_practice(rate), look_alikes=0.0),
+            lambda rate: replace(_as_in_practice(rate), spurious_at="part"),
+            lambda rate: replace(_as_in_practice(rate), look_alikes=0.0, spurious_at="part"),
+        ),
+    ),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """A disturbed dataset and its planted errors."""
+    """A disturbed dataset, and the planted errors with what was there before."""
 
     dataset: Dataset
-    rows: dict[Kind, Rows]  # of the disturbed dataset; for MISSING those of the original
     original: Dataset
+    rows: Mapping[Kind, Rows]
+    """Rows of the disturbed dataset; for MISSING those of the original."""
+    labels: Rows
+    """[n] Label before, of each row of the disturbed dataset."""
+    boxes: Floats
+    """[n, 4] Box before."""
 
 
 @dataclass(frozen=True)
 class ProbeCounts:
-    """Counts of planted errors of a kind, of errors found, and of those with a right fix."""
+    """Counts of planted errors, of errors found, and of those with a right fix."""
 
-    planted: int
-    found: int
-    right: int
+    planted: int = 0
+    found: int = 0
+    right: int = 0
+
+    def __add__(self, other: "ProbeCounts") -> "ProbeCounts":
+        return ProbeCounts(
+            self.planted + other.planted, self.found + other.found, self.right + other.right
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return counts, and shares with their 95% intervals."""
@@ -64,10 +134,46 @@ class ProbeCounts:
         }
 
 
-def count_rounds(share: float, num_annotations: int) -> int:
-    """Return how many rounds plant enough errors of each kind."""
-    each = share * num_annotations / len(KINDS)
-    return int(np.clip(np.ceil(PROBE.planted_per_kind / max(each, 1)), 1, PROBE.max_rounds))
+Probe = Mapping[Kind, Mapping[str, ProbeCounts]]
+"""Counts by kind and cause of the planted errors."""
+
+
+def add_probes(probes: Iterable[Probe]) -> dict[Kind, dict[str, ProbeCounts]]:
+    """Return the sums of several probes."""
+    sums: dict[Kind, dict[str, ProbeCounts]] = {}
+    for probe in probes:
+        for kind, causes in probe.items():
+            own = sums.setdefault(kind, {})
+            for cause, counts in causes.items():
+                own[cause] = own.get(cause, ProbeCounts()) + counts
+    return sums
+
+
+def sum_causes(causes: Mapping[str, ProbeCounts]) -> ProbeCounts:
+    """Return the counts of all causes of one kind together."""
+    return sum(causes.values(), ProbeCounts())
+
+
+def describe_probe(probe: Probe) -> dict[str, Any]:
+    """Return plain data: the counts of each kind, and among them those of each cause."""
+    return {
+        kind.words: {
+            **sum_causes(causes).to_json(),
+            "causes": {cause: counts.to_json() for cause, counts in causes.items()},
+        }
+        for kind, causes in probe.items()
+    }
+
+
+def compute_rate(share: float, num_annotations: int) -> float:
+    """Return the rate of each kind of error, so that all kinds together disturb this share."""
+    return max(share / len(KINDS), 1 / num_annotations)
+
+
+def count_rounds(rate: float, num_annotations: int) -> int:
+    """Return how many rounds of each mix plant enough errors of each cause."""
+    each = max(rate * num_annotations, 1)
+    return int(np.clip(np.ceil(PROBE.planted_per_cause / each), 1, PROBE.max_rounds))
 
 
 def select_images(dataset: Dataset, random: np.random.Generator) -> Rows | None:
@@ -82,57 +188,51 @@ def select_images(dataset: Dataset, random: np.random.Generator) -> Rows | None:
     return selected
 
 
-def plant_errors(
-    dataset: Dataset, is_fine: Mask, share: float, random: np.random.Generator
-) -> Planted:
-    """Disturb a share of the annotations of a dataset, equally many for each kind of error.
-
-    Only annotations that seem to be right (`is_fine` [n]) are disturbed, since the true label and
-    box of the others are not known.
-    """
-    eligible = random.permutation(_sort_by_place(dataset, np.flatnonzero(is_fine)))
-    number = max(round(share * len(eligible) / len(KINDS)), 1)
-    parts = np.split(eligible[: number * len(KINDS)], range(number, number * len(KINDS), number))
-    wrong, bad, gone, models, doubled = parts
-    labels, boxes = dataset.labels.copy(), dataset.boxes.copy()
-    others = random.integers(1, max(len(dataset.label_names), 2), size=len(wrong))
-    names = order_by_name(dataset.label_names)
-    labels[wrong] = names[(np.argsort(names)[labels[wrong]] + others) % len(names)]
-    boxes[bad] = _make_bad_boxes(dataset.boxes[bad], random)
-    images, spurious = _place_at_random(dataset, models, random)
-    again = _shift_edges(dataset.boxes[doubled], PROBE.duplicate_max_shift_sides, random)
-    is_left = np.ones(len(dataset), np.bool_)
-    is_left[gone] = False
-    place = np.cumsum(is_left) - 1
-    disturbed = replace(dataset, labels=labels, boxes=boxes, notes={}).take(is_left)
-    first = len(disturbed)
-    disturbed = disturbed.add(
-        np.concatenate([images, dataset.image_rows[doubled]]),
-        np.concatenate([dataset.labels[models], dataset.labels[doubled]]),
-        np.concatenate([spurious, again]),
-    )
-    return Planted(
-        disturbed,
-        {
-            Kind.WRONG_LABEL: place[wrong] if len(dataset.label_names) > 1 else wrong[:0],
-            Kind.BAD_BOX: place[bad],
-            Kind.MISSING: gone,
-            Kind.SPURIOUS: first + np.arange(len(models)),
-            Kind.DUPLICATE: first + len(models) + np.arange(len(doubled)),
-        },
-        dataset,
-    )
-
-
 def order_by_name(names: Sequence[str]) -> Rows:
     """Return rows sorted by name, so that the order in the source files does not matter."""
     return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
 
 
-def _sort_by_place(dataset: Dataset, rows: Rows) -> Rows:
-    """Return rows of annotations sorted by the names of their images and by their boxes."""
-    place = np.argsort(order_by_name(dataset.images.file_names))[dataset.image_rows[rows]]
-    return rows[np.lexsort((*dataset.boxes[rows].T, place))]
+def plant_errors(
+    scene: tuple[Dataset, Rows, Detections], mix: ErrorMix, rate: float, seed: int
+) -> Planted | None:
+    """Disturb a dataset by a mix of errors, each kind at this rate.
+
+    Only the annotations at the given rows, which seem to be right, are disturbed, since the true
+    label and box of the others are not known. Return None if the dataset allows no mix: a dataset
+    may have one class, and a detector may confuse nothing.
+    """
+    dataset, eligible, detections = scene
+    for choose in mix.choices:
+        settings = replace(choose(rate), seed=seed)
+        try:
+            noisy = disturb(dataset, settings, detections, eligible)
+        except BoxmendError:
+            continue
+        return _list_planted(dataset, noisy.dataset, noisy.truth)
+    return None
+
+
+def _list_planted(original: Dataset, disturbed: Dataset, truth: Truth) -> Planted:
+    is_there = ~truth.is_missing
+    origins, labels, boxes = truth.origins[is_there], truth.labels[is_there], truth.boxes[is_there]
+    is_kept = origins == Origin.KEPT
+    is_moved = is_kept & truth.box_changed[is_there]
+    is_bad = is_moved.copy()
+    is_bad[is_moved] = compute_iou(disturbed.boxes[is_moved], boxes[is_moved]) < GOOD_IOU
+    return Planted(
+        dataset=disturbed,
+        original=original,
+        rows={
+            Kind.WRONG_LABEL: np.flatnonzero(is_kept & truth.label_changed[is_there]),
+            Kind.BAD_BOX: np.flatnonzero(is_bad),
+            Kind.MISSING: np.flatnonzero(truth.is_missing),
+            Kind.SPURIOUS: np.flatnonzero(origins == Origin.SPURIOUS),
+            Kind.DUPLICATE: np.flatnonzero(origins == Origin.DUPLICATE),
+        },
+        labels=labels,
+        boxes=boxes,
+    )
 
 
 def check_fixes(planted: Planted, fixes: Fixes) -> dict[Kind, ProbeCounts]:
@@ -154,27 +254,16 @@ def _count_found(planted: Planted, called: Fixes, kind: Kind) -> ProbeCounts:
         fix_of |= {row: k for k, row in enumerate(own.kept_rows.tolist())}
     places = np.array([fix_of.get(row, -1) for row in rows.tolist()], np.int64)
     is_found = places >= 0
-    fixed = own.take(places[is_found])
-    before = _find_original_rows(planted, kind)[is_found]
+    fixed, before = own.take(places[is_found]), rows[is_found]
     if kind == Kind.WRONG_LABEL:
-        is_right = fixed.new_labels == planted.original.labels[before]
+        is_right = fixed.new_labels == planted.labels[before]
     elif kind == Kind.BAD_BOX:
-        # The original box may be imprecise, too, so a right fix only has to be closer to it.
-        original = planted.original.boxes[before]
-        is_right = compute_iou(fixed.new_boxes, original) > compute_iou(fixed.old_boxes, original)
+        # The box before may be imprecise, too, so a right fix only has to be closer to it.
+        boxes = planted.boxes[before]
+        is_right = compute_iou(fixed.new_boxes, boxes) > compute_iou(fixed.old_boxes, boxes)
     else:
         is_right = np.ones(len(fixed), np.bool_)
     return ProbeCounts(len(rows), int(is_found.sum()), int(is_right.sum()))
-
-
-def _find_original_rows(planted: Planted, kind: Kind) -> Rows:
-    """Return rows of the original dataset for planted wrong labels and bad boxes; 0 for others."""
-    gone = planted.rows[Kind.MISSING]
-    rows = planted.rows[kind]
-    if kind not in (Kind.WRONG_LABEL, Kind.BAD_BOX):
-        return np.zeros(len(rows), np.int64)
-    left = np.setdiff1d(np.arange(len(planted.original)), gone)
-    return left[rows]
 
 
 def _count_found_missing(planted: Planted, called: Fixes) -> ProbeCounts:
@@ -193,34 +282,6 @@ def _count_found_missing(planted: Planted, called: Fixes) -> ProbeCounts:
         found += len(hits) > 0
         right += bool((own.new_labels[hits] == original.labels[row]).any())
     return ProbeCounts(len(gone), found, right)
-
-
-def _make_bad_boxes(boxes: Floats, random: np.random.Generator) -> Floats:
-    """Return boxes with edges moved until they are bad; after the last try some are not."""
-    moved = _shift_edges(boxes, PROBE.bad_box_max_shift_sides, random)
-    for _ in range(PROBE.bad_box_tries):
-        is_good = compute_iou(boxes, moved) >= GOOD_IOU
-        moved[is_good] = _shift_edges(boxes[is_good], PROBE.bad_box_max_shift_sides, random)
-    return moved
-
-
-def _shift_edges(boxes: Floats, reach: float, random: np.random.Generator) -> Floats:
-    """Return boxes with every edge moved by up to `reach` sides."""
-    sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
-    moved: Floats = boxes + (2 * random.random(boxes.shape) - 1) * reach * sides
-    return moved
-
-
-def _place_at_random(
-    dataset: Dataset, rows: Rows, random: np.random.Generator
-) -> tuple[Rows, Floats]:
-    """Return image rows and boxes: these annotations, moved to random places of these images."""
-    sizes = dataset.images.sizes
-    images = random.permutation(dataset.image_rows[rows])
-    sides = dataset.boxes[rows, 2:] - dataset.boxes[rows, :2]
-    room = np.maximum(sizes[images] - sides, 0)
-    low = random.random(sides.shape) * room
-    return images, np.concatenate([low, low + sides], axis=1)
 
 
 def _share_with_interval(number: int, total: int) -> dict[str, float] | None:

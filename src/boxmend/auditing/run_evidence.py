@@ -124,23 +124,31 @@ def read_last_metric(run: Run, name: str) -> float | None:
     return float(numbers[-1]) if numbers else None
 
 
+def read_estimate(run: Run, name: str) -> Share | None:
+    """Return a run's last estimate of `label_noise` or `box_noise` with its bounds, or None."""
+    value = read_last_metric(run, name)
+    if value is None or not 0 <= value < 1:
+        return None
+    bounds = [read_last_metric(run, f"{name}_{end}") for end in ("low", "high")]
+    low, high = (value if bound is None else bound for bound in bounds)
+    return Share(value, low, high)
+
+
 def judge_by_losses(opened: OpenRun, rows: Rows, evidence: Evidence) -> LabelOpinion | None:
     """Judge labels by a run's estimate of the label noise; return None without an estimate."""
-    rate = read_last_metric(opened.run, "label_noise")
-    if rate is None or not 0 <= rate < 1 or evidence.num_labels < 2:
+    rate = read_estimate(opened.run, "label_noise")
+    if rate is None or evidence.num_labels < 2:
         return None
     slope = read_last_metric(opened.run, "tau") or 1.0
     place = np.arange(len(rows))
     own = np.clip(np.exp(-opened.settlement.losses[rows]), 1e-6, 1 - 1e-6)
     odds = slope * np.log((1 - own) / own)
-    p_wrong = expit(odds + _find_shift(odds, rate))
+    p_wrong = expit(odds + _find_shift(odds, rate.value))
     values, best = evidence.best_other(place, opened.dataset.labels[rows])
     # The share of the evidence for other classes that is for the best one.
     share = np.clip(values / np.maximum(1 - own, 1e-6), 0.0, 1.0)
-    bounds = [read_last_metric(opened.run, f"label_noise_{end}") for end in ("low", "high")]
-    low, high = (rate if bound is None else bound for bound in bounds)
     p_fix = np.where(best >= 0, p_wrong * share, 0.0)
-    return LabelOpinion(p_wrong, best, p_fix, Share(rate, low, high))
+    return LabelOpinion(p_wrong, best, p_fix, rate)
 
 
 def _find_shift(odds: Floats, rate: float) -> float:

@@ -156,19 +156,16 @@ def _print(audited: AuditFolder) -> None:
     print_table(("estimated", "share (95 % interval)"), rows)
     print()
     print_table(
-        (
-            "fixes",
-            "listed",
-            "more likely wrong than not",
-            "planted errors found",
-            "of those fixed rightly",
-        ),
+        ("fixes", "listed", "more likely wrong than not"),
         [
-            (kind, counts["listed"], counts["called_wrong"], *_probe_shares(summary["probe"], kind))
+            (kind, counts["listed"], counts["called_wrong"])
             for kind, counts in summary["fixes"].items()
             if RATE_OF[kind] in summary["rates"]  # a training run does not estimate all of them
         ],
     )
+    if summary["probe"]:
+        print()
+        _print_probe(summary["probe"])
     counts = _count_automatic(audited)
     path = audited.run.path
     if summary["not_looked_at"]:
@@ -192,10 +189,22 @@ def _print(audited: AuditFolder) -> None:
     )
 
 
-def _probe_shares(probe: dict[str, Any] | None, kind: str) -> tuple[str, str]:
-    if not probe or kind not in probe:
-        return "", ""
-    return _percent(probe[kind]["found_share"]), _percent(probe[kind]["right_share"])
+def _print_probe(probe: dict[str, Any]) -> None:
+    """Print how many planted errors the audit finds, by kind and cause."""
+    print_table(
+        ("planted errors", "", "planted", "found", "of those fixed rightly"),
+        [
+            (
+                kind if k == 0 else "",
+                cause,
+                counts["planted"],
+                _percent(counts["found_share"]),
+                _percent(counts["right_share"]),
+            )
+            for kind, counts_of_kind in probe.items()
+            for k, (cause, counts) in enumerate(counts_of_kind["causes"].items())
+        ],
+    )
 
 
 def _percent(share: dict[str, float] | None) -> str:

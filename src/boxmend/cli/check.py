@@ -26,6 +26,7 @@ IMAGE_KINDS = {
     "size-differs",
     "exif-rotation",
     "duplicate-image",
+    "near-duplicate",
 }  # findings about image files, which `repair` does not change
 FINDINGS_PER_KIND = 5  # printed without --all
 
@@ -38,7 +39,10 @@ def check(  # noqa: PLR0913  # the options of a command are its arguments
     *data: Data,
     reading: ReadingOptions | None = None,
     writing: WritingOptions | None = None,
-    open_images: Annotated[bool, Parameter(help="Open and validate every image file.")] = True,
+    open_images: Annotated[
+        bool,
+        Parameter(help="Open and validate all image files; compare those of different splits."),
+    ] = True,
     fix: Annotated[bool, Parameter(help="Write a repaired copy to --out.", negative="")] = False,
     drop_malformed: Annotated[
         bool,

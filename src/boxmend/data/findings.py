@@ -30,6 +30,7 @@ KINDS = {
     "exif-rotation": (Severity.WARNING, "an image that viewers rotate by its EXIF tag"),
     "duplicate-box": (Severity.WARNING, "two annotations of one image with the same box"),
     "duplicate-image": (Severity.WARNING, "the same image content under two names"),
+    "near-duplicate": (Severity.WARNING, "two images of different splits that look the same"),
     "no-annotations": (Severity.WARNING, "an image without annotations"),
     "no-label-file": (Severity.WARNING, "a missing label file or split folder"),
     "class-imbalance": (Severity.WARNING, "a category with few or no annotations"),

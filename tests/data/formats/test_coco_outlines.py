@@ -1,142 +1,115 @@
-"""COCO annotations that have polygons instead of boxes: refused, or boxed on request."""
+"""Annotations with outlines are patched by a pattern, with the same bytes as one by one."""
 
 import json
-import tempfile
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import boxmend
-from boxmend.cli import run
-from boxmend.data.dataset import Dataset
-from boxmend.data.formats import read
-from boxmend.data.formats.coco.outlines import write_outlined_boxes
-from boxmend.data.formats.coco.sizes import measure_annotations
-from boxmend.errors import DataError
-from tests.data.formats.coco_documents import box, document
+from boxmend.data.formats.coco import patching, quick
+from tests.data.formats.coco_documents import box, document, entry_texts, read_bytes, save_to_bytes
 
-TRIANGLE = [10, 5, 30, 5, 20.5, 25]
-SQUARE = [2, 3, 4, 3, 4, 9, 2, 9]
-
-
-def outline(*polygons: Any, **others: Any) -> dict[str, Any]:
-    return box(bbox=..., segmentation=list(polygons), **others)
+OUTLINES: dict[str, Any] = {
+    "polygon": [[1, 2.5, 3, -4, 5e0, 6]],
+    "two polygons": [[1, 2, 3, 4, 5, 6], [1.5, 2, 3, 4, 5, 6]],
+    "mask": {"counts": [1, 2], "size": [3, 4]},
+    "packed mask": {"counts": 'a\\b"{}', "size": [3, 4]},
+    "empty list": [],
+    "empty object": {},
+    "none": None,
+}
+CHOICES = ("flag", "drop")
 
 
-def write(folder: Path, *annotations: Any) -> Path:
-    path = folder / "instances_train.json"
-    path.write_bytes(document(*annotations))
-    return path
+def outlined(**others: Any) -> bytes:
+    """Return a document with an annotation for every kind of outline, all in one layout."""
+    entries = [
+        box(id=k, segmentation=outline, area=5, iscrowd=0, **others)
+        for k, outline in enumerate(OUTLINES.values())
+    ]
+    return document(*entries)
 
 
-def load(path: Path) -> Dataset:
-    return boxmend.load(path, polygons="box")
+def move_all(data: bytes, choice: str) -> list[str]:
+    """Return the entries after every right edge moved by one pixel."""
+    dataset = read_bytes(data)
+    dataset.boxes[:, 2] += 1
+    return entry_texts(save_to_bytes(dataset, choice), "annotations")[0]
 
 
-def save(dataset: Dataset, out: Path, **options: Any) -> dict[str, Any]:
-    dataset.save(out, images_as="none", **options)
-    top = json.loads((out / "instances_train.json").read_bytes())
-    return {entry["id"]: entry for entry in top["annotations"]}
+def count_careful_patches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by the index of each entry that no pattern matches."""
+    rows: list[int] = []
+    patch_entry = patching.Patch._patch_entry
+
+    def record(self: patching.Patch, k: int, *arguments: Any) -> bytes:
+        rows.append(k)
+        return patch_entry(self, k, *arguments)
+
+    monkeypatch.setattr(patching.Patch, "_patch_entry", record)
+    return rows
 
 
-def test_without_the_option_the_error_names_it(tmp_path: Path) -> None:
-    path = write(tmp_path, outline(TRIANGLE))
-    with pytest.raises(DataError, match=r"bbox is missing.*pass --polygons box"):
-        boxmend.load(path)
-
-
-@pytest.mark.parametrize("bbox", [..., None, []])
-def test_the_box_is_that_around_all_polygons(tmp_path: Path, bbox: Any) -> None:
-    first = outline(TRIANGLE, id=1) | ({} if bbox is ... else {"bbox": bbox})
-    path = write(tmp_path, first, outline(TRIANGLE, SQUARE, id=2), box(id=3))
-    dataset = load(path)
-    assert dataset.boxes.tolist() == [[10, 5, 30, 25], [2, 3, 30, 25], [1, 2, 4, 6]]
-    (finding,) = dataset.findings
-    assert (finding.kind, finding.message[:12]) == ("polygon", "2 boxes are ")
-    save(dataset, tmp_path / "out")
-    assert (tmp_path / "out/instances_train.json").read_bytes() == path.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "segmentation",
-    [
-        ..., None, [], [[]], [[1, 2, 3, 4]], [[1, 2, 3, 4, 5, 6, 7]], [[1, 2, 3, 4, 5, "x"]],
-        [[1, 2, 3, 4, 5, True]], [[1, 2, 3, 4, 5, 1e400]], {"counts": [4, 5], "size": [3, 3]}, "x",
-        [[1, 2, 3, 4, 5, 10**400]],
-    ],
-)  # fmt: skip
-def test_other_outlines_give_no_box(tmp_path: Path, segmentation: Any) -> None:
-    path = write(tmp_path, box(bbox=..., segmentation=segmentation))
-    (finding,) = read(path, polygons="box").findings
-    assert finding.kind == "box-not-finite"
-    assert "--polygons" not in finding.message
-
-
-def test_a_moved_box_is_written_whole_and_makes_the_outline_stale(tmp_path: Path) -> None:
-    dataset = load(write(tmp_path, outline(TRIANGLE, id=1), outline(SQUARE, id=2)))
-    dataset.boxes[0, 0] = 11
-    entries = save(dataset, tmp_path / "out")
-    assert entries[1]["bbox"] == [11, 5, 19, 20]
-    assert entries[1]["boxmend"] == {"stale": ["segmentation"]}
-    assert "bbox" not in entries[2]
-    assert save(dataset, tmp_path / "drop", segmentation="drop")[1]["segmentation"] == []
-
-
-def test_conversions_write_the_boxes(tmp_path: Path) -> None:
-    path = write(tmp_path, outline(TRIANGLE, id=1, area=7.5), box(id=2))
-    line = ["convert", str(path), "--polygons", "box", "--images-as", "none"]
-    assert run([*line, "--to", "coco", "--out", str(tmp_path / "boxed")]) == 0
-    written = json.loads((tmp_path / "boxed/instances_train.json").read_bytes())
-    original = json.loads(path.read_bytes())
-    original["annotations"][0]["bbox"] = [10, 5, 20, 20]  # and nothing else: it is not stale
-    assert written == original
-    assert boxmend.load(tmp_path / "boxed").boxes.tolist() == load(path).boxes.tolist()
-    assert run([*line, "--to", "yolo", "--allow-lossy", "--out", str(tmp_path / "yolo")]) == 0
-    assert (tmp_path / "yolo/labels/train/1.txt").read_text().count("\n") == 2
-
-
-def test_check_writes_a_copy_with_boxes(tmp_path: Path) -> None:
-    path = write(tmp_path, outline(TRIANGLE))
-    line = ["check", str(path), "--no-open-images", "--fix", "--out", str(tmp_path / "out")]
-    assert run(line) == 1
-    assert not (tmp_path / "out").exists()
-    assert run([*line, "--polygons", "box"]) == 0
-    assert run(["check", str(tmp_path / "out"), "--no-open-images"]) == 0
-
-
-def test_areas_are_those_of_the_outlines(tmp_path: Path) -> None:
-    dataset = load(write(tmp_path, outline(TRIANGLE, area=7.5), outline(SQUARE, id=6)))
-    areas, sizes = measure_annotations(dataset)
-    assert areas.tolist() == [7.5, 12]
-    assert sizes.tolist() == [[20, 20], [2, 6]]
-
-
-coordinates = st.integers(0, 90) | st.floats(0, 90).map(lambda value: round(value, 3))
-polygons = st.lists(st.tuples(coordinates, coordinates), min_size=3, max_size=5)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.lists(polygons, min_size=1, max_size=2), min_size=1, max_size=4), st.data())
-def test_boxes_are_written_on_request_alone(
-    outlines: list[list[list[tuple[float, float]]]], data: st.DataObject
+@pytest.mark.parametrize("examples", [0, quick.MAX_EXAMPLES])
+def test_moved_boxes_flag_or_drop_their_outline_and_drop_or_keep_the_area(
+    examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        flat = [[[side for point in one for side in point] for one in many] for many in outlines]
-        path = write(root, *(outline(*many, id=k) for k, many in enumerate(flat)))
-        dataset = load(path)
-        points = [np.array([point for one in many for point in one]) for many in outlines]
-        expected = [[*one.min(0), *one.max(0)] for one in points]
-        np.testing.assert_allclose(dataset.boxes, expected, atol=1e-9)
-        save(dataset, root / "same")
-        assert (root / "same/instances_train.json").read_bytes() == path.read_bytes()
-        moved = data.draw(st.integers(0, len(outlines) - 1))
-        dataset.boxes[moved] += 1
-        entries = save(dataset, root / "moved")
-        assert [key for key, entry in entries.items() if "bbox" in entry] == [moved]
-        save(write_outlined_boxes(dataset), root / "all")
-        np.testing.assert_allclose(read(root / "all").boxes, dataset.boxes, atol=2e-6)
+    monkeypatch.setattr(quick, "MAX_EXAMPLES", examples)  # with none, each entry is parsed
+    outlines = list(OUTLINES.values())
+    for text, outline in zip(move_all(outlined(), "flag"), outlines, strict=True):
+        entry = json.loads(text)
+        assert entry["bbox"] == [1, 2, 4, 4]
+        assert entry["segmentation"] == outline
+        assert entry["area"] == (5 if outline else 16)
+        assert entry.get("boxmend") == ({"stale": ["segmentation"]} if outline else None)
+    for text, outline in zip(move_all(outlined(), "drop"), outlines, strict=True):
+        entry = json.loads(text)
+        assert entry["segmentation"] == ([] if outline else outline)
+        assert (entry["area"], "boxmend" in entry) == (16, False)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":"), (" ,\n", ":\t")])
+def test_the_pattern_and_the_parser_write_the_same_bytes(
+    choice: str, separators: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps(json.loads(outlined(note="é")), separators=separators, ensure_ascii=False)
+    data = text.encode()
+    parsed = count_careful_patches(monkeypatch)
+    quickly = move_all(data, choice)
+    assert parsed == []
+    monkeypatch.setattr(quick, "MAX_EXAMPLES", 0)
+    assert move_all(data, choice) == quickly
+    assert parsed == list(range(len(OUTLINES)))
+
+
+def test_a_first_entry_with_a_layout_of_its_own_does_not_slow_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    odd = box(id=99, attributes={"occluded": True})
+    entries = [odd, *json.loads(outlined())["annotations"]]
+    parsed = count_careful_patches(monkeypatch)
+    moved = move_all(document(*entries), "flag")
+    assert parsed == [0]
+    assert json.loads(moved[0])["attributes"] == {"occluded": True}
+
+
+@pytest.mark.parametrize("outline", ['{"a": {"b": 1}}', "[NaN]", '"text"', "[[1, [true]]]"])
+def test_outlines_of_other_types_are_parsed_and_kept(
+    outline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = document(box(segmentation=[[1, 2, 3]], area=5), box(id=6, segmentation=7, area=5))
+    data = data.replace(b'"segmentation": 7', f'"segmentation": {outline}'.encode())
+    parsed = count_careful_patches(monkeypatch)
+    _, text = move_all(data, "flag")
+    assert parsed == [1]
+    stale = '"boxmend": {"stale": ["segmentation"]}}'
+    assert f'"segmentation": {outline}' in text
+    assert text.endswith(stale)
+
+
+def test_relabelled_annotations_keep_outline_and_area() -> None:
+    categories = [{"id": 3, "name": "cat"}, {"id": 4, "name": "dog"}]
+    data = document(box(segmentation=[[1, 2, 3, 4]], area=5), categories=categories)
+    dataset = read_bytes(data)
+    dataset.labels[:] = 1
+    assert save_to_bytes(dataset) == data.replace(b'"category_id": 3', b'"category_id": 4')

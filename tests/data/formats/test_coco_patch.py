@@ -180,6 +180,7 @@ def test_flag_is_merged_into_the_value_of_the_key_boxmend(
     for choice, expected in (("flag", flagged), ("drop", dropped)):
         changed = annotation_of(save_to_bytes(dataset, choice))
         assert changed.endswith(f'"boxmend": {expected or before}}}'), choice
+        assert changed.count('"boxmend"') == 1
 
 
 def test_crowd_flag_is_set_in_place_or_appended() -> None:

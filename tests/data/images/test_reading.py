@@ -301,7 +301,7 @@ def test_few_images_start_no_process(file: Write, monkeypatch: pytest.MonkeyPatc
     assert list(inspect_images([])) == []
 
 
-def die(_: str) -> None:
+def die(_: str, *, appearance: bool) -> None:
     os._exit(1)
 
 

@@ -197,7 +197,7 @@ def test_images_of_several_datasets_are_distinguished_by_name(tmp_path: Path) ->
     assert told.by_label["dog"]["AP"] == pytest.approx(1.0)
     assert told.by_label["cat"]["AP"] == 0.0
     unclear = {"image_id": 4, "category_id": 5, "bbox": [5, 5, 40, 40], "score": 1}
-    with pytest.raises(DataError, match="category_id 5 is no class"):  # cat here, dog there
+    with pytest.raises(DataError, match="no class with category_id 5"):  # cat here, dog there
         evaluate(predictions=as_json(tmp_path / "other.json", [unclear]), data=[one, other])
 
 

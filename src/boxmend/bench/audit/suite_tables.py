@@ -8,6 +8,7 @@ import numpy as np
 
 from boxmend.auditing.fixes.choosing import wilson_interval
 from boxmend.bench.audit.suite_cell import name_finders
+from boxmend.data.types import Floats
 from boxmend.scoring.finders import OURS
 from boxmend.scoring.fixes import IN_ALL
 
@@ -103,6 +104,17 @@ class ImageRow:
 
 
 @dataclass(frozen=True)
+class ReliabilityPoint:
+    """The fixes of one kind in one bin of their probability, all regimes and seeds together."""
+
+    fixes: float
+    expected: float
+    """The mean probability that the fix is right."""
+    right: float
+    """The share that is right."""
+
+
+@dataclass(frozen=True)
 class SuiteTables:
     """All tables of the suite."""
 
@@ -112,6 +124,8 @@ class SuiteTables:
     yields: list[YieldRow]
     rates: list[RateRow]
     images: list[ImageRow]
+    reliability: dict[str, list[ReliabilityPoint]]
+    """By kind of fix, in ascending order of the probability."""
     clean: list[dict[str, float]]
     """For each seed of the regime "clean": the share called wrong and the fixes taken at 0.9."""
 
@@ -133,6 +147,7 @@ def make_tables(cells: Sequence[Cell]) -> SuiteTables:
         yields=[_pool_yields(name, seeds) for name, seeds in regimes],
         rates=[row for name, seeds in regimes for row in _pool_rates(name, seeds)],
         images=_pool_images(regimes),
+        reliability=_pool_reliability(cells),
         clean=[
             {
                 "seed": cell["seed"],
@@ -194,16 +209,34 @@ def _pool_promises(name: str, cells: Sequence[Cell]) -> list[PromiseRow]:
     return rows
 
 
+def _pool_reliability(cells: Sequence[Cell]) -> dict[str, list[ReliabilityPoint]]:
+    points = {}
+    for kind in dict.fromkeys(kind for cell in cells for kind in cell["calibration"]):
+        bins = _sum_bins(cells, kind)
+        points[kind] = [
+            ReliabilityPoint(number, expected / number, right / number)
+            for number, expected, right in bins.tolist()
+            if number >= MIN_FIXES_OF_PROMISE
+        ]
+    return points
+
+
+def _sum_bins(cells: Sequence[Cell], kind: str) -> Floats:
+    """Return the sums [bins, 3] over cells: fixes, expected right ones and right ones."""
+    sums: Floats = np.array(
+        [
+            [[part["number"], part["expected"], part["right"]] for part in bins]
+            for cell in cells
+            if (bins := cell["calibration"].get(kind)) is not None
+        ]
+    ).sum(axis=0)
+    return sums
+
+
 def _pool_calibration(name: str, cells: Sequence[Cell]) -> list[CalibrationRow]:
     rows = []
     for kind in cells[0]["calibration"]:
-        table = np.array(
-            [
-                [[part["number"], part["expected"], part["right"]] for part in bins]
-                for cell in cells
-                if (bins := cell["calibration"].get(kind)) is not None
-            ]
-        ).sum(axis=0)
+        table = _sum_bins(cells, kind)
         number, expected, right = table.sum(axis=0).tolist()
         if not number:
             continue

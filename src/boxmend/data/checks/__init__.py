@@ -13,6 +13,7 @@ from boxmend.data.checks.annotations import (
 from boxmend.data.checks.counts import compute_statistics
 from boxmend.data.checks.images import check_duplicate_images, check_image_files
 from boxmend.data.checks.leaving_out import LeftOut, leave_out_broken
+from boxmend.data.checks.near_duplicates import check_near_duplicates, find_parts
 from boxmend.data.checks.repairs import Repair, repair
 from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
@@ -30,7 +31,8 @@ def check(
     """List everything wrong or doubtful: findings of the reader, then of boxes, then of images.
 
     With `open_images`, `jobs` worker processes (by default one per core) decode every image file.
-    `progress` is called with the number of finished files and the number of all files.
+    Images of different splits are compared. `progress` is called with the number of finished files
+    and the number of all files.
     """
     findings = [
         *dataset.findings,
@@ -41,10 +43,12 @@ def check(
     ]
     if open_images:
         paths = list(dict.fromkeys(path for path in dataset.images.paths if path))
-        images = inspect_images(paths, jobs=jobs, progress=progress)
+        has_splits = len(set(find_parts(dataset))) > 1
+        images = inspect_images(paths, appearance=has_splits, jobs=jobs, progress=progress)
         inspected = {image.path: image for image in images}
         findings += check_image_files(dataset, inspected)
         findings += check_duplicate_images(dataset, inspected)
+        findings += check_near_duplicates(dataset, inspected)
     return findings
 
 

@@ -11,12 +11,16 @@ FEW_FILES = 8  # synced one by one; with more, one sync of the whole file system
 
 
 def sync_tree(folder: Path) -> None:
-    """Sync all files in a folder and below, and their names."""
-    files, folders = [], []
-    for parent, _, names in os.walk(folder):
-        folders.append(Path(parent))
-        paths = (Path(parent, name) for name in names)
-        files += [path for path in paths if not path.is_symlink()]
+    """Sync all files in a folder and below, and their names; links are names without content."""
+    files: list[Path] = []
+    folders = [folder]
+    for parent in folders:  # grows during the loop
+        with os.scandir(parent) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif not entry.is_symlink():
+                    files.append(Path(entry.path))
     sync_files(files)
     for path in folders:
         sync_folder(path)

@@ -114,7 +114,7 @@ def _choose_folder_name(source: Source, names: set[str]) -> str:
 
 
 def _write_document(base: Path, document: Document) -> str:
-    path = _join_inside(base, document.path)
+    path = Path(_join_inside(base, document.path))
     path.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with pause_garbage_collector(), path.open("xb") as file:
@@ -129,8 +129,8 @@ def place_images(base: Path, dataset: Dataset, paths: list[str], images_as: str)
     if images_as == "none":
         return 0
     missing = 0
-    created = set[Path]()
-    placed: dict[Path, str] = {}
+    created = set[str]()
+    placed: dict[str, str] = {}
     for source, relative in zip(dataset.images.paths, paths, strict=True):
         if not source or not os.path.isfile(source):
             missing += 1
@@ -140,23 +140,26 @@ def place_images(base: Path, dataset: Dataset, paths: list[str], images_as: str)
         if placed.get(target) == path:
             continue  # the same image listed twice
         placed[target] = path
-        if target.parent not in created:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            created.add(target.parent)
+        if (parent := os.path.dirname(target)) not in created:
+            os.makedirs(parent, exist_ok=True)
+            created.add(parent)
         if images_as == "copy" or not _try_link(path, target):
             ensure_copyable(path)
             shutil.copyfile(path, target)
     return missing
 
 
-def _join_inside(base: Path, name: str) -> Path:
-    """Return the path of a file to write; raise an OutputError if it lies outside of `base`."""
+def _join_inside(base: Path, name: str) -> str:
+    """Return the path of a file to write; raise an OutputError if it lies outside of `base`.
+
+    Paths are texts here: a Path for each of 100,000 images would take as long as its link.
+    """
     if not is_safe_name(name):
         raise OutputError(f"{name}: leads outside of the output folder, so nothing was written")
-    return base / name
+    return os.path.normpath(os.path.join(base, name))
 
 
-def _try_link(source: str, target: Path) -> bool:
+def _try_link(source: str, target: str) -> bool:
     """Make a symbolic link; return False if the system allows none."""
     try:
         os.symlink(source, target)

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Literal, TypeVar
 
@@ -21,6 +22,12 @@ from PIL import Image, UnidentifiedImageError
 
 from boxmend.data.files.limits import get_limit
 from boxmend.data.files.reading import open_file
+from boxmend.data.images.appearance import (
+    DRAFT_SIDE,
+    Appearance,
+    describe_appearance,
+    shrink_image,
+)
 from boxmend.data.images.decoding import (
     PixelBudget,
     TooManyPixelsError,
@@ -61,9 +68,11 @@ class InspectedImage:
     problem: Problem | None = None
     detail: str = ""
     """Description of the problem."""
+    appearance: Appearance | None = None
+    """What a sound image looks like, if that was asked for; None for a blank one."""
 
 
-def inspect_image(path: str) -> InspectedImage:
+def inspect_image(path: str, *, appearance: bool = False) -> InspectedImage:
     """Read and decode one image file; report problems in the result instead of raising."""
     try:
         data = read_image(path)
@@ -79,7 +88,7 @@ def inspect_image(path: str) -> InspectedImage:
     if not data:
         return replace(inspected, problem="unreadable", detail="the file is empty")
     with _ignore_warnings():
-        return _inspect_pixels(inspected, data)
+        return _inspect_pixels(inspected, data, appearance)
 
 
 def read_header_size(path: str) -> tuple[int, int] | None:
@@ -102,7 +111,11 @@ def read_header_size(path: str) -> tuple[int, int] | None:
 
 
 def inspect_images(
-    paths: Sequence[str], *, jobs: int | None = None, progress: Progress | None = None
+    paths: Sequence[str],
+    *,
+    appearance: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[InspectedImage]:
     """Inspect image files in `jobs` worker processes (by default one per core).
 
@@ -112,11 +125,12 @@ def inspect_images(
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs must be at least 1, got {jobs}")
     workers = min(jobs or os.cpu_count() or 1, -(-len(paths) // IMAGES_PER_CHUNK), MAX_WORKERS)
+    inspect = partial(inspect_image, appearance=appearance)
     results: Iterator[InspectedImage]
     if workers < 2 or len(paths) < MIN_IMAGES_FOR_WORKERS:
-        results = map(inspect_image, paths)
+        results = map(inspect, paths)
     else:
-        results = map_in_processes(inspect_image, paths, str, workers)
+        results = map_in_processes(inspect, paths, str, workers)
     for done, inspected in enumerate(results, start=1):
         yield inspected
         if progress is not None:
@@ -172,14 +186,17 @@ def _ignore_warnings() -> Iterator[None]:
         yield
 
 
-def _inspect_pixels(inspected: InspectedImage, data: bytes) -> InspectedImage:
-    """Decode an image and return the inspection with its size, orientation and problem."""
+def _inspect_pixels(
+    inspected: InspectedImage, data: bytes, wants_appearance: bool
+) -> InspectedImage:
+    """Decode an image; return the inspection with its size, orientation, look and problem."""
     try:
         with open_image(data) as image:
             orientation = _read_orientation(image)
             inspected = replace(inspected, size=image.size, orientation=orientation)
-            image.draft("L", (1, 1))  # a JPEG is then read completely with little computation
+            image.draft("L", (DRAFT_SIDE, DRAFT_SIDE))  # reads all of a JPEG, computes little
             image.load()
+            small = shrink_image(image) if wants_appearance else None
     except TooManyPixelsError as error:
         return replace(inspected, problem="unreadable", detail=str(error))
     except UnidentifiedImageError:
@@ -188,7 +205,7 @@ def _inspect_pixels(inspected: InspectedImage, data: bytes) -> InspectedImage:
         return _add_problem(inspected, data, f"{error or type(error).__name__}")
     if _ends_early(data, decodes=True):
         return replace(inspected, problem="truncated", detail="its end is missing")
-    return inspected
+    return replace(inspected, appearance=describe_appearance(small) if small else None)
 
 
 def _add_problem(inspected: InspectedImage, data: bytes, detail: str) -> InspectedImage:

@@ -53,12 +53,16 @@ class Noisy:
 
 
 def disturb(
-    dataset: Dataset, settings: NoiseSettings, detections: Detections | None = None
+    dataset: Dataset,
+    settings: NoiseSettings,
+    detections: Detections | None = None,
+    eligible: Rows | None = None,
 ) -> Noisy:
     """Disturb a copy of a dataset; the dataset itself stays as it is.
 
-    Look-alikes without pairs and spurious annotations on clutter need the detections of a detector
-    on the images of the dataset.
+    `eligible` are the rows of annotations that may be disturbed; by default all except crowd and
+    difficult objects and incomplete annotations. Look-alikes without pairs and spurious annotations
+    on clutter need the detections of a detector on the images of the dataset.
     """
     if not settings.needs_detections:
         detections = None
@@ -67,7 +71,7 @@ def disturb(
             "look-alikes without pairs and spurious annotations on clutter come from the "
             "detections of a detector; give them by --predictions"
         )
-    eligible = _eligible_rows(dataset)
+    eligible = _eligible_rows(dataset) if eligible is None else eligible
     seed = settings.seed
     keys = uniforms(seed, Stream.SUBSET, len(eligible))
     inside = choose_smallest(keys, count_of_rate(settings.subset, len(eligible)))  # in `eligible`

@@ -23,7 +23,7 @@ from boxmend.data.formats.coco.document import (
     remove_entries,
     replace_values,
 )
-from boxmend.data.formats.coco.quick import BoxTexts
+from boxmend.data.formats.coco.quick import OUTLINE_KEY, STALE_NOTE, BoxTexts
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import DECIMALS, Document, Edit, EditTuple, apply_edits
 from boxmend.data.joining import separate_ids
@@ -31,8 +31,6 @@ from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
 
 TOLERANCE_PIXELS = 0.5 * 10.0**-DECIMALS  # sides that differ by less are equal
-OUTLINE = "segmentation"
-STALE_NOTE = b'{"stale": ["segmentation"]}'  # for a box that no longer fits its outline
 UNKNOWN_REFERENCE = b"null"  # for an unknown image or category in a joined document
 _TOKENS = re.compile(rb"[^\s,\[\]{}]+")
 
@@ -195,7 +193,11 @@ class Patch:
         needs_full_patch = (is_flagged[chosen] | self.is_joined).tolist()
         data, entries = self.source.data, self.source.annotations
         ends = entries.ends[self.source_rows[chosen]].tolist()
-        template = quick.Template(self.source.entry(entries, 0) if len(chosen) else b"")
+        examples = range(min(quick.MAX_EXAMPLES, len(entries)) if len(chosen) else 0)
+        template = quick.learn_template(
+            (self.source.entry(entries, row) for row in examples),
+            drops_outlines=self.segmentation == "drop",
+        )
         starts = entries.starts[self.source_rows[chosen]].tolist()
         for k, span in enumerate(zip(starts, ends, strict=True)):
             category = json_ids[labels[k]] if relabelled[k] else None
@@ -346,9 +348,9 @@ def _set_stale(value: bytes | None, is_stale: bool) -> bytes:
         stale = msgspec.json.decode(value, type=_Flags).stale
     except UNDECODABLE:
         stale = []
-    if is_stale == (OUTLINE in stale):
+    if is_stale == (OUTLINE_KEY in stale):
         return value
-    stale = [*stale, OUTLINE] if is_stale else [key for key in stale if key != OUTLINE]
+    stale = [*stale, OUTLINE_KEY] if is_stale else [key for key in stale if key != OUTLINE_KEY]
     try:
         return replace_values(value, {"stale": encode_value(stale)})
     except UNDECODABLE:  # not an object, so boxmend did not write it
