@@ -37,7 +37,7 @@ def load(path: Path) -> Dataset:
     return boxmend.load(path, polygons="box")
 
 
-def save(dataset: Dataset, out: Path, **options: Any) -> dict[str, Any]:
+def save(dataset: Dataset, out: Path, **options: Any) -> dict[int, dict[str, Any]]:
     dataset.save(out, images_as="none", **options)
     top = json.loads((out / "instances_train.json").read_bytes())
     return {entry["id"]: entry for entry in top["annotations"]}
