@@ -390,7 +390,8 @@ def test_documents_and_images_keep_their_folders(tmp_path: Path, document: str, 
     put(tmp_path / "in" / document, objects(DOG))
     dataset = load(tmp_path / "in")
     assert detect_format(tmp_path / "in") == "voc"
-    save_and_read(dataset, tmp_path / "out")
+    again = save_and_read(dataset, tmp_path / "out")
+    assert again.images.paths == [str(tmp_path / "out" / image)]
     lists = {"ImageSets/Main/all.txt": b"x\n"} if document[0] == "A" else {}
     assert documents(tmp_path / "out") == documents(tmp_path / "in") | lists
 
