@@ -100,7 +100,7 @@ def test_fix_writes_no_copy_that_is_still_broken_and_names_the_way_out(
     assert run(line) == 1
     answered = capsys.readouterr()
     assert not out.exists()
-    assert "nothing was written: --fix cannot repair 1 errors, such as error unknown-category" in (
+    assert "nothing was written: --fix cannot repair 1 error, such as error unknown-category" in (
         answered.err
     )
     assert "add --drop-malformed" in answered.err
@@ -118,7 +118,7 @@ def test_drop_malformed_leaves_out_what_is_broken_and_lists_it(
     assert run(line) == 0
     answered = capsys.readouterr()
     assert f"left out: {path}, annotation 10: its category_id is 5" in answered.out
-    assert "2 annotations repaired, 1 broken entries left out" in answered.err
+    assert "2 annotations repaired, 1 broken left out" in answered.err
     assert [one["id"] for one in json.loads((out / path.name).read_text())["annotations"]] == [7, 8]
     assert run(["check", str(out), "--no-open-images"]) == 0
 

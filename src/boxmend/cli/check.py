@@ -119,7 +119,8 @@ def _repair(
 
 
 def _explain_nothing_written(errors: list[Finding], drop_malformed: bool) -> str:
-    text = f"nothing was written: --fix cannot repair {len(errors):,} errors, such as {errors[0]}"
+    count = f"{len(errors):,} error{'s' * (len(errors) > 1)}"
+    text = f"nothing was written: --fix cannot repair {count}, such as {errors[0]}"
     if drop_malformed:
         return f"{text}\nCorrect them by hand: they are about no entry that can be left out."
     return f"{text}\nCorrect them, or add --drop-malformed to leave out what is broken."
@@ -169,7 +170,7 @@ def _print(result: dict[str, Any], findings: list[Finding], max_findings: int) -
         actions = Counter(repaired["action"] for repaired in result["repairs"])
         num_left_out = actions.pop(LEFT_OUT, 0)
         texts = [f"{actions.total():,} annotations repaired"]
-        texts += [f"{num_left_out:,} broken entries left out"] if num_left_out else []
+        texts += [f"{num_left_out:,} broken left out"] if num_left_out else []
         say(f"wrote {result['saved']['out']}: {', '.join(texts)}")
 
 

@@ -171,7 +171,7 @@ def test_broken_entries_of_coco_are_left_out(tmp_path: Path) -> None:
     left, entries = leave_out(read(path))
     assert left.annotation_ids.tolist() == [1, 2]
     assert left.images.ids.tolist() == [1]
-    assert any("gone.png" in entry and "with its 1 annotations" in entry for entry in entries)
+    assert any("gone.png" in entry and "with its 1 annotation)" in entry for entry in entries)
     left.save(tmp_path / "out")
     assert find_errors(read(tmp_path / "out")) == []
     written = json.loads((tmp_path / "out" / path.name).read_text())

@@ -337,6 +337,27 @@ def test_new_names_are_appended_to_the_list(tmp_path: Path) -> None:
         dataset.save(tmp_path / "more")
 
 
+def test_an_obj_data_names_no_list_that_is_not_written(tmp_path: Path) -> None:
+    lines = ["names = data/obj.names\n"]
+    for key, split in (("train", "train"), ("valid", "val"), ("test", "test")):
+        put_image(tmp_path / f"in/obj_{split}_data/{split}.png")
+        put(tmp_path / f"in/obj_{split}_data/{split}.txt", LINE)
+        put(tmp_path / f"in/{split}.txt", f"data/obj_{split}_data/{split}.png\n")
+        lines.append(f"{key} = data/{split}.txt\n")
+    put(tmp_path / "in/obj.names", "cat\n")
+    put(tmp_path / "in/obj.data", "".join(lines))
+    dataset = load(tmp_path / "in")
+    save_and_read(dataset, tmp_path / "out")
+    assert documents(tmp_path / "out") == documents(tmp_path / "in")
+    for name, part in (
+        ("part", dataset.take_images(np.array([0]))),
+        ("split", load(f"{tmp_path}/in:train")),
+    ):
+        save_and_read(part, tmp_path / name)
+        written = (tmp_path / name / "obj.data").read_text()
+        assert written == f"{lines[0]}{lines[1]}valid = train.txt\n"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [

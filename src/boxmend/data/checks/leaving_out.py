@@ -110,5 +110,6 @@ def _describe(
     for error in errors:
         message = error.message
         if num_annotations := sum(counts[row] for row in images.get(error, ())):
-            message += f" (with its {num_annotations:,} annotations)"
+            plural = "s" * (num_annotations > 1)
+            message += f" (with its {num_annotations:,} annotation{plural})"
         yield Repair(error.annotation_id, error.file, LEFT_OUT, message, error.image)

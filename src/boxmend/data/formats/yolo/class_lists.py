@@ -5,7 +5,8 @@ and CVAT (YOLO 1.1) write them into `obj.names`, which `obj.data` names next to 
 """
 
 import os
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from boxmend.data.findings import Finding
 from boxmend.data.formats.documents import Document
 from boxmend.data.formats.reading import is_safe_name, read_file
 from boxmend.data.formats.yolo.data_yaml import MAX_NAMES
-from boxmend.data.formats.yolo.splits import guess_splits, strip_data_folder
+from boxmend.data.formats.yolo.splits import DATA_FOLDER, guess_splits, strip_data_folder
 from boxmend.errors import DataError
 
 DARKNET_NAME = "obj.data"
@@ -61,17 +62,20 @@ def read_class_list(path: Path) -> ClassList:
     return ClassList(path, str(root), splits, names, path, data, None, (file,))
 
 
-def build_class_documents(document: ClassList, base: str, names: Sequence[str]) -> list[Document]:
+def build_class_documents(
+    document: ClassList, base: str, names: Sequence[str], splits: Mapping[str, Sequence[str]]
+) -> list[Document]:
     """Return the files for an output with these names, which begin with the document's names.
 
-    Their paths are relative to the folder `base`.
+    Their paths are relative to the folder `base`. `splits` are the lists or folders of the output;
+    an obj.data names them in place of those that the output lacks.
     """
     added = names[len(document.names) :]
     content = _append_lines(document.names_data, added)
     documents = [Document(_get_place(document.names_path, base), [content])]
     if document.data is not None:
         data = _replace_count(document.data, len(names)) if added else document.data
-        documents.append(Document(_get_place(document.path, base), [data]))
+        documents.append(Document(_get_place(document.path, base), [_replace_paths(data, splits)]))
     return documents
 
 
@@ -158,4 +162,22 @@ def _replace_count(data: bytes, count: int) -> bytes:
         if equals and key.removeprefix(BOM).strip() == b"classes" and value.strip():
             old = value.strip()
             lines[k] = key + equals + value.replace(old, str(count).encode(), 1)
+    return b"".join(lines)
+
+
+def _replace_paths(data: bytes, splits: Mapping[str, Sequence[str]]) -> bytes:
+    """Return an obj.data with other paths for splits that are elsewhere, without missing ones."""
+    lines = data.splitlines(keepends=True)
+    for k, line in enumerate(lines):
+        key, equals, value = line.partition(b"=")
+        split = SPLIT_KEYS.get(key.removeprefix(BOM).strip().decode("utf-8", "replace"))
+        old = value.strip()
+        if not equals or not old or split is None:
+            continue
+        written = posixpath.normpath(old.decode("utf-8", "surrogateescape").replace("\\", "/"))
+        places = splits.get(split, ())
+        if not places:
+            lines[k] = b""
+        elif places[0] not in (written, written.removeprefix(DATA_FOLDER)):
+            lines[k] = key + equals + value.replace(old, places[0].encode(), 1)
     return b"".join(lines)

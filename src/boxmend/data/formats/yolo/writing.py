@@ -165,7 +165,7 @@ def _build_index(
     elif layout.source is None or source.layout is None:
         yield Document(YAML_NAME, [compose_yaml(layout.paths, names)])
     else:
-        yield from build_class_documents(index, source.layout.base, names)
+        yield from build_class_documents(index, source.layout.base, names, layout.paths.splits)
     if source.layout is None:
         return
     base = source.layout.base
