@@ -84,7 +84,7 @@ bench-plain: $(STAMP)  ## AP50 of torchvision's plain recipe (DATA=VOC:trainval 
 tiny-weights: $(STAMP)  ## pre-train the weights of `tiny` that the package ships (ten minutes)
 	$(BIN)/python tools/pretrain_tiny.py
 
-lock:  ## resolve the dependencies anew (needs uv)
+lock:  ## resolve the dependencies again (needs uv)
 	uv pip compile --universal --generate-hashes --no-annotate --no-header --python-version 3.11 \
 		--extra train --group dev pyproject.toml -o requirements.txt
 

@@ -33,7 +33,7 @@ DETECTIONS_PER_IMAGE = 4000 / 118
 NUM_LABELS = 80
 WIDTH, HEIGHT = 640, 480
 WRONG, MISSING, SPURIOUS = 0.1, 0.03, 0.03  # shares of the annotations
-OFF = 0.1  # shares of the side: how far off annotated edges are at most
+OFF = 0.1  # maximum error of annotated edges, in shares of the side
 NEAR = 1 / 3  # of the detections lie near an object
 MOST_SECONDS, MOST_GIB = 180, 4
 AT_ONCE = 200_000  # entries turned into text together
@@ -44,7 +44,7 @@ Rows = NDArray[np.int64]
 
 
 def make_files(folder: Path, num_images: int, format: str) -> Path:
-    """Write data.json and a file of detections; its place."""
+    """Write data.json and a file of detections; return the path of the latter."""
     rng = np.random.default_rng(0)
     num = round(num_images * ANNOTATIONS_PER_IMAGE)
     images = np.sort(rng.integers(0, num_images, num))
@@ -52,9 +52,11 @@ def make_files(folder: Path, num_images: int, format: str) -> Path:
     boxes = _random_boxes(rng, num)
     _write_dataset(folder / "data.json", num_images, _noisy(rng, images, labels, boxes))
     out = folder / f"found.{format}"
-    found = _random_detections(rng, round(num_images * DETECTIONS_PER_IMAGE), images, labels, boxes)
+    detections = _random_detections(
+        rng, round(num_images * DETECTIONS_PER_IMAGE), images, labels, boxes
+    )
     writer = _write_results if format == "json" else _write_table
-    writer(out, *found)
+    writer(out, *detections)
     return out
 
 
@@ -66,7 +68,7 @@ def _random_boxes(rng: np.random.Generator, num: int) -> Floats:
 
 
 def _shaken(rng: np.random.Generator, boxes: Floats, share: float) -> Floats:
-    """Each edge off by up to a share of its side."""
+    """Move each edge by up to a share of its side."""
     moves = rng.uniform(-share, share, boxes.shape) * np.tile(boxes[:, 2:], 2)
     return np.concatenate([boxes[:, :2] + moves[:, :2], boxes[:, 2:] + moves[:, 2:]], axis=1)
 
@@ -96,8 +98,8 @@ def _random_detections(
     of = np.concatenate([first, again])
     is_true = rng.random(near) < np.where(np.arange(near) < len(first), 0.9, 0.4)
     rows = np.concatenate([images[of], rng.integers(0, images.max() + 1, num - near)])
-    told = np.where(is_true, labels[of], rng.integers(0, NUM_LABELS, near))
-    classes = np.concatenate([told, rng.integers(0, NUM_LABELS, num - near)])
+    detected_labels = np.where(is_true, labels[of], rng.integers(0, NUM_LABELS, near))
+    classes = np.concatenate([detected_labels, rng.integers(0, NUM_LABELS, num - near)])
     where = np.concatenate(
         [
             _shaken(rng, boxes[first], 0.08),
@@ -145,7 +147,9 @@ def _write_results(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: F
             )
             entries = [
                 {"image_id": image, "category_id": label, "bbox": box, "score": score}
-                for image, label, box, score in zip(*(one.tolist() for one in columns), strict=True)
+                for image, label, box, score in zip(
+                    *(column.tolist() for column in columns), strict=True
+                )
             ]
             file.write(b"[" if not first else b",")
             file.write(msgspec.json.encode(entries)[1:-1])
@@ -158,20 +162,20 @@ def _write_table(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: Flo
     pq.write_table(pa.table({**columns, **sides}), out, compression="zstd")
 
 
-def parts(folder: Path, found: Path) -> dict[str, Any]:
-    """Audit in parts; seconds and peak memory of each, and what was found."""
+def parts(folder: Path, predictions_path: Path) -> dict[str, Any]:
+    """Audit part by part; return the seconds and peak memory of each, and the counts."""
     from boxmend.auditing.audit import AuditSettings, audit
     from boxmend.auditing.fixes.table import write_fixes
     from boxmend.auditing.predictions import read_predictions
     from boxmend.data.fingerprint import fingerprint
     from boxmend.data.formats import load
 
-    told: dict[str, Any] = {"parts": {}}
+    report: dict[str, Any] = {"parts": {}}
     began, worked = time.perf_counter(), time.process_time()
 
     def record_part(part: str) -> None:
         nonlocal began, worked
-        told["parts"][part] = {
+        report["parts"][part] = {
             "seconds": time.perf_counter() - began,
             "cpu_seconds": time.process_time() - worked,
             "gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB,
@@ -180,19 +184,19 @@ def parts(folder: Path, found: Path) -> dict[str, Any]:
 
     dataset = load(str(folder / "data.json"))
     record_part("read the dataset")
-    predictions = read_predictions([found], dataset)
+    predictions = read_predictions([predictions_path], dataset)
     record_part("read the detections")
     result = audit(dataset, predictions, AuditSettings(probe=0))
     record_part("audit")
     write_fixes(folder / "fixes.parquet", dataset, result.fixes, fingerprint(dataset))
     record_part("write the fixes")
     counts = {"annotations": len(dataset), "detections": len(predictions)}
-    return {**told, **counts, "fixes": len(result.fixes)}
+    return {**report, **counts, "fixes": len(result.fixes)}
 
 
-def command(folder: Path, found: Path, probe: float) -> dict[str, float]:
-    """Run the command as users do; its seconds and peak memory."""
-    asked = ["audit", str(folder / "data.json"), "--predictions", str(found), "--out"]
+def command(folder: Path, predictions_path: Path, probe: float) -> dict[str, float]:
+    """Run the command as users do; return its seconds and peak memory."""
+    asked = ["audit", str(folder / "data.json"), "--predictions", str(predictions_path), "--out"]
     asked += [str(folder / "run"), "--probe", str(probe)]
     began = time.perf_counter()
     with (folder / "said.txt").open("wb") as said:
@@ -211,24 +215,24 @@ def command(folder: Path, found: Path, probe: float) -> dict[str, float]:
 
 
 def measure(num_images: int, format: str, probe: float) -> None:
-    """Make the files, audit in processes of their own, and print the table."""
+    """Make the files, run each audit in a process of its own, and print the table."""
     with tempfile.TemporaryDirectory() as name:
-        found = make_files(Path(name), num_images, format)
-        print(f"{found.name}: {found.stat().st_size / 2**20:,.0f} MiB", flush=True)
-        whole = command(Path(name), found, probe)
+        path = make_files(Path(name), num_images, format)
+        print(f"{path.name}: {path.stat().st_size / 2**20:,.0f} MiB", flush=True)
+        whole = command(Path(name), path, probe)
         done = subprocess.run(
-            [sys.executable, __file__, "--found", str(found)],
+            [sys.executable, __file__, "--found", str(path)],
             stdout=subprocess.PIPE,
             text=True,
             check=True,
         )
-    told = json.loads(done.stdout)
-    print(f"{num_images:,} images, {told['annotations']:,} annotations, ", end="")
-    print(f"{told['detections']:,} detections, {told['fixes']:,} fixes")
-    for part, one in told["parts"].items():
+    report = json.loads(done.stdout)
+    print(f"{num_images:,} images, {report['annotations']:,} annotations, ", end="")
+    print(f"{report['detections']:,} detections, {report['fixes']:,} fixes")
+    for part, one in report["parts"].items():
         print(f"{part}: {_format_measurement(one)}")
     print(f"the command, with a probe of {probe}: {_format_measurement(whole)}")
-    print(f"wanted: at most {MOST_SECONDS} s and {MOST_GIB} GiB")
+    print(f"target: at most {MOST_SECONDS} s and {MOST_GIB} GiB")
 
 
 def _format_measurement(one: dict[str, float]) -> str:
@@ -237,7 +241,7 @@ def _format_measurement(one: dict[str, float]) -> str:
 
 
 def main() -> None:
-    """Measure, or audit for the process that does."""
+    """Measure, or run the part that a measuring process asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--format", choices=("json", "parquet"), default="json")

@@ -1,6 +1,6 @@
-"""How fast detections are scored, as a ratio to pycocotools on the same files from one run.
+"""Measure the speed of scoring, as a ratio to pycocotools on the same files in one run.
 
-A COCO file and a file of detections are made up: 5,000 images with about seven objects each of 80
+A COCO file and a file of detections are generated: 5,000 images with about seven objects each of 80
 classes, and 100 detections in each image, of which half lie near an object. pycocotools reads and
 scores both by COCO's rule; boxmend reads both and scores them by the rules of COCO and VOC, all at
 once and part by part. Each runs in a process of its own, in turns, and the median counts.
@@ -26,8 +26,8 @@ import numpy as np
 OBJECTS_PER_IMAGE = 7.2
 DETECTIONS_PER_IMAGE = 100
 NUM_LABELS = 80
-WANTED = 10  # times faster
-FIGURES = 12  # of COCO
+MIN_SPEEDUP = 10  # times faster
+NUM_FIGURES = 12  # of COCO
 PARTS = ("read the dataset", "read the detections", "COCO", "VOC")
 
 
@@ -60,7 +60,9 @@ def make_files(folder: Path, num_images: int) -> None:
 
     like = rng.integers(0, m, n)
     is_near = rng.random(n) < 0.5
-    found = np.where(is_near[:, None], boxes[like] * rng.normal(1, 0.1, (n, 4)), boxes[like[::-1]])
+    detected = np.where(
+        is_near[:, None], boxes[like] * rng.normal(1, 0.1, (n, 4)), boxes[like[::-1]]
+    )
     images = np.where(is_near, image_of[like], rng.integers(0, num_images, n))
     classes = np.where(rng.random(n) < 0.8, labels[like], rng.integers(0, NUM_LABELS, n))
     scores = np.where(is_near, rng.beta(3, 2, n), rng.beta(1, 5, n)).round(5).tolist()
@@ -69,7 +71,7 @@ def make_files(folder: Path, num_images: int) -> None:
         {
             "image_id": int(image_ids[images[k]]),
             "category_id": int(classes[k]) + 1,
-            "bbox": np.abs(found[k]).round(2).tolist(),
+            "bbox": np.abs(detected[k]).round(2).tolist(),
             "score": scores[k],
         }
         for k in order
@@ -85,11 +87,11 @@ def by_pycocotools(folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO(str(folder / "truth.json"))
-        told = COCOeval(truth, truth.loadRes(str(folder / "found.json")), "bbox")
-        told.evaluate()
-        told.accumulate()
-        told.summarize()
-    return {"seconds": time.perf_counter() - start, "figures": told.stats.tolist()}
+        evaluator = COCOeval(truth, truth.loadRes(str(folder / "found.json")), "bbox")
+        evaluator.evaluate()
+        evaluator.accumulate()
+        evaluator.summarize()
+    return {"seconds": time.perf_counter() - start, "figures": evaluator.stats.tolist()}
 
 
 def by_boxmend(folder: Path) -> dict[str, Any]:
@@ -97,13 +99,13 @@ def by_boxmend(folder: Path) -> dict[str, Any]:
     from boxmend.training.evaluation import evaluate
 
     start = time.perf_counter()
-    told = evaluate(predictions=folder / "found.json", data=folder / "truth.json")
-    figures = list(told.figures.values())[:FIGURES]
+    evaluation = evaluate(predictions=folder / "found.json", data=folder / "truth.json")
+    figures = list(evaluation.figures.values())[:NUM_FIGURES]
     return {"seconds": time.perf_counter() - start, "figures": figures}
 
 
 def by_parts(folder: Path) -> dict[str, Any]:
-    """The same, part by part."""
+    """Score the same files part by part."""
     import boxmend
     from boxmend.auditing.predictions import read_coco_results
     from boxmend.data.formats.coco.sizes import measure_annotations
@@ -113,7 +115,7 @@ def by_parts(folder: Path) -> dict[str, Any]:
     times = [time.perf_counter()]
     dataset = boxmend.load(folder / "truth.json")
     times.append(time.perf_counter())
-    found = read_coco_results(folder / "found.json", dataset)
+    predictions = read_coco_results(folder / "found.json", dataset)
     times.append(time.perf_counter())
     truth = CocoTruth(
         dataset.image_rows,
@@ -123,9 +125,9 @@ def by_parts(folder: Path) -> dict[str, Any]:
         dataset.is_crowd,
         *measure_annotations(dataset),
     )
-    score_by_coco(found, truth, num_labels=NUM_LABELS)
+    score_by_coco(predictions, truth, num_labels=NUM_LABELS)
     times.append(time.perf_counter())
-    average_precision(found, truth, num_labels=NUM_LABELS)
+    average_precision(predictions, truth, num_labels=NUM_LABELS)
     times.append(time.perf_counter())
     return {"parts": dict(zip(PARTS, np.diff(times).tolist(), strict=True))}
 
@@ -137,8 +139,8 @@ def measure_task(task: str, folder: Path) -> dict[str, Any]:
     """Run a task in its own process; return its figures and its peak memory."""
     command = [sys.executable, __file__, "--task", task, "--folder", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    measurement: dict[str, Any] = json.loads(done.stdout)
+    return measurement
 
 
 def compare(num_images: int, rounds: int) -> None:
@@ -146,26 +148,28 @@ def compare(num_images: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_files(folder, num_images)
-        told = [{task: measure_task(task, folder) for task in TASKS} for _ in range(rounds)]
+        measurements = [{task: measure_task(task, folder) for task in TASKS} for _ in range(rounds)]
     seconds = {
-        task: statistics.median(one[task]["seconds"] for one in told)
+        task: statistics.median(measurement[task]["seconds"] for measurement in measurements)
         for task in ("pycocotools", "boxmend")
     }
     for task, value in seconds.items():
-        print(f"{task}: {value:.2f} s, {told[0][task]['megabytes']:.0f} MB")
+        print(f"{task}: {value:.2f} s, {measurements[0][task]['megabytes']:.0f} MB")
     for part in PARTS:
-        value = statistics.median(one["parts"]["parts"][part] for one in told)
+        value = statistics.median(
+            measurement["parts"]["parts"][part] for measurement in measurements
+        )
         print(f"  {part}: {value:.2f} s")
-    ours, theirs = told[0]["boxmend"]["figures"], told[0]["pycocotools"]["figures"]
+    ours, theirs = measurements[0]["boxmend"]["figures"], measurements[0]["pycocotools"]["figures"]
     pairs = zip(ours, theirs, strict=True)
     apart = max(abs((-1 if a is None else a) - b) for a, b in pairs)
-    print(f"largest difference of the {FIGURES} figures: {apart:.1e} (AP {ours[0]:.4f})")
+    print(f"largest difference of the {NUM_FIGURES} figures: {apart:.1e} (AP {ours[0]:.4f})")
     ratio = seconds["pycocotools"] / seconds["boxmend"]
-    print(f"boxmend is {ratio:.0f} times faster (wanted: {WANTED})")
+    print(f"boxmend is {ratio:.0f} times faster (target: {MIN_SPEEDUP})")
 
 
 def main() -> None:
-    """Compare, or run one task for the process that does."""
+    """Compare, or run one task for a comparing process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=5_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -175,9 +179,9 @@ def main() -> None:
     if chosen.task is None:
         compare(chosen.images, chosen.rounds)
         return
-    told = TASKS[chosen.task](chosen.folder)
+    answer = TASKS[chosen.task](chosen.folder)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(told | {"megabytes": peak}))
+    print(json.dumps(answer | {"megabytes": peak}))
 
 
 if __name__ == "__main__":

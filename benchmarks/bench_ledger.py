@@ -1,8 +1,8 @@
-"""What a ledger weighs and costs: COCO's 860,000 annotations, visited in each of 12 epochs.
+"""Measure a ledger's size and speed: COCO's 860,000 annotations, visited in 12 epochs.
 
-Entries are made up as `mend` makes them: in the first quarter nothing is judged, later most are
-kept and most boxes moved. Writing and each way of reading run in a process of their own, so that
-peak memory is their own; of the times, those for making entries up do not count.
+The generated entries resemble those of `mend`: in the first quarter nothing is judged, later most
+labels are kept and most boxes moved. Writing and each way of reading run in processes of their
+own, which have their own peak memory. The time of generating entries does not count.
 
     python benchmarks/bench_ledger.py [--annotations N] [--epochs N]
 """
@@ -28,14 +28,14 @@ from boxmend.runs.ledger import Entries, Judgement, Ledger, read
 
 ANNOTATIONS_PER_IMAGE = 860_000 / 118_000
 IMAGES_PER_STEP = 16
-STEPS_AT_ONCE = 256  # entries of so many steps are made up together, and then handed over singly
+STEPS_AT_ONCE = 256  # steps whose entries are generated together, and then appended one by one
 NUM_LABELS = 80
 WARM_UP = 0.25  # share of the epochs
 FIELDS = Entries.__dataclass_fields__
 
 
 class Visits:
-    """A dataset of random boxes, and what might happen to each at a visit."""
+    """A dataset of random boxes, with plausible visits to each."""
 
     def __init__(self, annotations: int, epochs: int) -> None:
         self.rng = np.random.default_rng(0)
@@ -50,7 +50,7 @@ class Visits:
         self.starts = np.searchsorted(self.image_of, np.arange(self.num_images + 1))
 
     def steps(self) -> Iterator[Entries]:
-        """The entries of every step of a training, in order."""
+        """Yield the entries of every step of a training, in order."""
         step = 0
         for epoch in range(self.epochs):
             batches = np.array_split(
@@ -59,11 +59,11 @@ class Visits:
             for first in range(0, len(batches), STEPS_AT_ONCE):
                 rows = [self._rows(images) for images in batches[first : first + STEPS_AT_ONCE]]
                 whole = self._entries(epoch, step, rows)
-                yield from _split_entries(whole, [len(one) for one in rows])
+                yield from _split_entries(whole, [len(row) for row in rows])
                 step += len(rows)
 
     def _rows(self, images: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The annotations of some images."""
+        """Return the annotations of some images."""
         ranges = [np.arange(self.starts[one], self.starts[one + 1]) for one in images.tolist()]
         return np.concatenate(ranges)
 
@@ -111,7 +111,7 @@ def write(run: Path, annotations: int, epochs: int) -> dict[str, float]:
     """Write a ledger as a training does, and close it."""
     visits = Visits(annotations, epochs)
     ledger = Ledger.create(run)
-    before = forgotten_peak()
+    before = reset_peak()
     took: list[float] = []
     for entries in visits.steps():
         start = time.perf_counter()
@@ -137,7 +137,7 @@ def write(run: Path, annotations: int, epochs: int) -> dict[str, float]:
 
 
 def last_epoch(run: Path) -> pa.Table:
-    """The last epoch by `boxmend.runs.ledger.read`."""
+    """Read the last epoch with `boxmend.runs.ledger.read`."""
     return read(run, last_epoch_only=True)
 
 
@@ -147,7 +147,7 @@ def last_labels(run: Path) -> pa.Table:
 
 
 def history(run: Path) -> pa.Table:
-    """All visits of one annotation by pyarrow's dataset."""
+    """Read all visits of one annotation with pyarrow's dataset."""
     return ds.dataset(run / "ledger").to_table(filter=ds.field("annotation_id") == 77)
 
 
@@ -160,7 +160,7 @@ READERS: dict[str, Callable[[Path], pa.Table]] = {
 
 def read_back(run: Path, name: str) -> dict[str, float]:
     """Read in one of the ways."""
-    before = forgotten_peak()
+    before = reset_peak()
     start = time.perf_counter()
     table = READERS[name](run)
     seconds = time.perf_counter() - start
@@ -174,7 +174,7 @@ def read_back(run: Path, name: str) -> dict[str, float]:
 
 
 def peak_megabytes() -> float:
-    """The most memory this process has had; see `bench_data`."""
+    """Return the peak memory of this process in MiB; see `bench_data`."""
     status = Path("/proc/self/status")
     if status.exists():
         marks = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
@@ -182,8 +182,8 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def forgotten_peak() -> float:
-    """Have the peak begin anew, where the system can do that; how much memory there is now."""
+def reset_peak() -> float:
+    """Reset the peak, if the system allows it; return the memory in use now."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return peak_megabytes()
@@ -200,28 +200,28 @@ def apart(run: Path, task: str, options: Any) -> dict[str, float]:
     return figures
 
 
-def tell(run: Path, options: Any) -> None:
+def print_tables(run: Path, options: Any) -> None:
     """Write, read, and print both as tables."""
-    found = apart(run, "write", options)
+    result = apart(run, "write", options)
     files = list((run / "ledger").iterdir())
     size = sum(path.stat().st_size for path in files)
     print("| writing | |\n|---|---|")
     for what, value in {
-        "rows": f"{found['rows']:,.0f}",
+        "rows": f"{result['rows']:,.0f}",
         "size": f"{size / 1e6:,.0f} MB in {len(files)} parts",
-        "bytes a row": f"{size / found['rows']:.1f}",
-        "rows a second": f"{found['rows'] / found['seconds']:,.0f}",
-        "seconds in all": f"{found['seconds']:.1f}",
-        "milliseconds a step, the mean": f"{1e3 * found['seconds'] / found['steps']:.2f}",
-        "milliseconds a step, the median": f"{1e3 * found['median_step']:.2f}",
-        "milliseconds of the longest step": f"{1e3 * found['longest_step']:.0f}",
-        "in a checkpoint": f"{found['checkpoint_bytes'] / 1e6:.1f} MB, "
-        f"{1e3 * found['checkpoint_seconds']:.0f} ms",
-        "peak MB, and of that while writing": f"{found['megabytes']:.0f}, "
-        f"{found['megabytes_more']:.0f}",
+        "bytes a row": f"{size / result['rows']:.1f}",
+        "rows a second": f"{result['rows'] / result['seconds']:,.0f}",
+        "seconds in all": f"{result['seconds']:.1f}",
+        "milliseconds a step, the mean": f"{1e3 * result['seconds'] / result['steps']:.2f}",
+        "milliseconds a step, the median": f"{1e3 * result['median_step']:.2f}",
+        "milliseconds of the longest step": f"{1e3 * result['longest_step']:.0f}",
+        "in a checkpoint": f"{result['checkpoint_bytes'] / 1e6:.1f} MB, "
+        f"{1e3 * result['checkpoint_seconds']:.0f} ms",
+        "peak MB, and of that while writing": f"{result['megabytes']:.0f}, "
+        f"{result['megabytes_more']:.0f}",
     }.items():
         print(f"| {what} | {value} |")
-    print("\n| reading | rows | seconds | peak MB, and of that for it |\n|---|---|---|---|")
+    print("\n| reading | rows | seconds | peak MB, of which reading adds |\n|---|---|---|---|")
     for name in READERS:
         got = apart(run, name, options)
         memory = f"{got['megabytes']:.0f}, {got['megabytes_more']:.0f}"
@@ -243,7 +243,7 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as folder:
             print(f"{options.annotations:,} annotations, {options.epochs} epochs\n")
-            tell(Path(folder) / "run", options)
+            print_tables(Path(folder) / "run", options)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ LIMIT_MIB = 1024
 
 
 def columns(data: Dataset) -> Columns:
-    """What the loader keeps of the annotations."""
+    """Return what the loader keeps of the annotations."""
     stored = np.stack([data.images.widths, data.images.heights], -1)
     fitted = np.array([fit(width, height, 600, 1000) for width, height in stored.tolist()])
     return Columns(
@@ -49,7 +49,7 @@ def columns(data: Dataset) -> Columns:
 
 
 def memory(data: Dataset) -> Mend:
-    """What `mend` remembers of every annotation, written to once, so that it is really there."""
+    """Return the memory of `mend`, written to once, so that the system really allocates it."""
     made = Mend(len(data), len(data.label_names))
     for tensor in made.estimator.state.values():
         tensor.add_(0) if tensor.dtype != torch.bool else tensor.logical_or_(tensor)
@@ -57,7 +57,7 @@ def memory(data: Dataset) -> Mend:
 
 
 def ledger(data: Dataset, run: Path, rows_in_all: int) -> Ledger:
-    """A ledger of so many rows."""
+    """Return a ledger with this number of rows."""
     made = Ledger.create(run)
     rng, step = np.random.default_rng(1), 0
     while made.num_rows < rows_in_all:
@@ -90,7 +90,7 @@ def _entries(data: Dataset, rows: Any, step: int) -> Entries:
 
 
 def resident() -> float:
-    """MiB of this process that are in memory now."""
+    """Return the MiB of this process that are in memory now."""
     return _status("VmRSS")
 
 
@@ -100,17 +100,17 @@ def _status(field: str) -> float:
 
 
 class Scale:
-    """Parts that are kept, and what the process had more after each."""
+    """Parts that are kept, and the memory that each of them added."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
         self.weights: list[tuple[str, float, float]] = []
 
     def add(self, name: str, make: Callable[[], Any]) -> Any:
-        """Make a part and keep it; returns it."""
+        """Make a part, keep it, and return it."""
         gc.collect()
         with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+            Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before = resident()
         made = make()
         peak = _status("VmHWM") - before
@@ -122,8 +122,8 @@ class Scale:
 
 def _make_apart(file: Path, annotations: int) -> None:
     """Write a COCO file in a process of its own, whose memory does not count."""
-    told = ["--make", str(file), "--annotations", str(annotations)]
-    subprocess.run([sys.executable, __file__, *told], check=True)
+    arguments = ["--make", str(file), "--annotations", str(annotations)]
+    subprocess.run([sys.executable, __file__, *arguments], check=True)
 
 
 def main() -> None:
@@ -140,7 +140,7 @@ def main() -> None:
         small, file = Path(folder) / "small.json", Path(folder) / "instances.json"
         _make_apart(small, 100)
         _make_apart(file, options.annotations)
-        known = boxmend.load(small)  # so that what is imported and made once is there already
+        known = boxmend.load(small)  # so that imports and caches do not count
         columns(known), memory(known), ledger(known, Path(folder) / "small", 128)
         data = scale.add(
             "annotations: the dataset, document and columns", lambda: boxmend.load(file)
@@ -155,7 +155,7 @@ def main() -> None:
     for name, weight, peak in scale.weights:
         print(f"| {name} | {weight:.0f} | {peak:.0f} |")
     total = sum(weight for _, weight, _ in scale.weights)
-    print(f"| all, wanted under {LIMIT_MIB} | {total:.0f} | |")
+    print(f"| all, target below {LIMIT_MIB} | {total:.0f} | |")
 
 
 if __name__ == "__main__":

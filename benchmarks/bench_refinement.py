@@ -1,9 +1,9 @@
-"""The refinement of a batch against the literal Algorithm 1, on the same numbers, on the CPU.
+"""Time the refinement of a batch against the literal Algorithm 1, on the CPU.
 
-16 images with 10 objects and 1,000 proposals each. Both sides score boxes by the same made-up
-detector, which costs next to nothing: once as plain Python for a single box, as the literal loop
-wants it, once as tensors for all boxes at a time. Both come to the same boxes, labels and
-verdicts, or the benchmark stops. By turns, the median of the rounds; what counts is the ratio.
+The batch has 16 images with 10 objects and 1,000 proposals each. Both versions score boxes by the
+same trivial detector, which costs next to nothing: the literal loop one box at a time in plain
+Python, the other all boxes at once as tensors. The benchmark stops unless both return the same
+boxes, labels and verdicts. They take turns; the result is the ratio of the medians.
 
     python benchmarks/bench_refinement.py [--rounds N] [--threads N]
 """
@@ -37,12 +37,12 @@ HEIGHT, WIDTH = 240.0, 320.0
 QUEUE = 128
 NEAR = 20  # proposals around each object; the others lie anywhere
 ORACLE = Path(__file__).parents[1] / "tests/methods/equations/algorithm1.py"
-CALLS_A_ROUND = 20  # of the fast side, which is over too soon to be timed once
-WANTED = 20
+CALLS_A_ROUND = 20  # of the fast version, because one call is too short to time
+MIN_SPEEDUP = 20
 
 
 def oracle() -> ModuleType:
-    """The literal Algorithm 1 of the tests, which lies outside of any package."""
+    """Import the literal Algorithm 1 of the tests, which is in no package."""
     spec = importlib.util.spec_from_file_location("literal_algorithm1", ORACLE)
     assert spec is not None
     assert spec.loader is not None
@@ -53,7 +53,7 @@ def oracle() -> ModuleType:
 
 
 class Heads:
-    """A detector that is a few sums: class scores by area and place, regressions by a shift."""
+    """A trivial detector: class scores from area and position, regressions by a shift."""
 
     def __init__(self, rng: np.random.Generator):
         self.weights = torch.from_numpy(rng.normal(0, 0.02, (1 + LABELS, 4))).float()
@@ -108,7 +108,7 @@ def _boxes(rng: np.random.Generator, number: int) -> Any:
 
 
 def ensure_same(fast: RefinedBatch, literal: list[list[Any]]) -> None:
-    """Stop where the two sides differ, or where the comparison would be of little worth."""
+    """Stop if the two versions differ, or if too few verdicts of a kind occur."""
     boxes = torch.tensor([[one.box for one in image] for image in literal], dtype=torch.float64)
     labels = torch.tensor([[one.label for one in image] for image in literal])
     verdicts = torch.tensor(
@@ -168,7 +168,7 @@ def main() -> None:
     print(f"| {IMAGES} images, {OBJECTS} objects, {PROPOSALS} proposals | ms a batch |\n|---|---|")
     for name, median in medians.items():
         print(f"| {name} | {median:.2f} |")
-    print(f"| literal / boxmend, wanted at least {WANTED} | ", end="")
+    print(f"| literal / boxmend, target at least {MIN_SPEEDUP} | ", end="")
     print(f"{medians['literal'] / medians['boxmend']:.0f} |")
 
 

@@ -1,9 +1,9 @@
-"""How long a report takes to make, and its page to answer: 20,000 annotations, 12 epochs.
+"""Time how long a report takes, and how fast its page responds: 20,000 annotations, 12 epochs.
 
-Writes 5,000 photographs of noise and shapes, 500 x 375, and the ledger of a run in which every
-annotation changed; the report is made in a process of its own, twice, the second time with its
-pictures there. Then Chromium opens the page and filters, sorts and searches; times are from the
-event until the page is laid out anew.
+The benchmark writes 5,000 photographs of noise and shapes, 500 x 375, and the ledger of a run in
+which every annotation changed. It makes the report twice, each time in a process of its own; the
+second time the pictures exist already. Then Chromium opens the page and filters, sorts and
+searches; times are from the event until the new layout.
 
     python benchmarks/bench_report.py [--annotations N] [--images N] [--keep FOLDER]
 """
@@ -38,7 +38,7 @@ ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--no-first-run", "--disable-sync"),
 ]
-ACTIONS = {  # control, values that are set one after the other
+ACTIONS = {  # control, and the values that it gets in turn
     "filter by label": ("from", ["3", "7", ""]),
     "filter by verdict": ("verdict", ["relabelled", "kept", ""]),
     "filter by box": ("moved", ["no", "yes", ""]),
@@ -72,7 +72,7 @@ def draw(folder: Path, num_images: int, rng: np.random.Generator) -> None:
 def dataset_of(
     folder: Path, annotations: int, num_images: int, rng: np.random.Generator
 ) -> Dataset:
-    """Annotations of random boxes on the images."""
+    """Return annotations with random boxes on the images."""
     names = [f"{number:06d}.jpg" for number in range(num_images)]
     corner = rng.uniform(0, 1, (annotations, 2)) * (np.array(SIZE) - 60)
     side = rng.uniform(20, 220, (annotations, 2))
@@ -101,7 +101,7 @@ def dataset_of(
 
 
 def epoch_of(dataset: Dataset, epoch: int, rng: np.random.Generator) -> Entries:
-    """What an epoch might make of every annotation: boxes move, a third is relabelled."""
+    """Return plausible visits of an epoch: boxes move, a third of the labels change."""
     n = len(dataset)
     verdicts = rng.choice(3, n, p=[0.6, 0.3, 0.1]).astype(np.int8)
     moved = (dataset.boxes + rng.normal(0, 6, (n, 4))).astype(np.float32)
@@ -127,7 +127,7 @@ def epoch_of(dataset: Dataset, epoch: int, rng: np.random.Generator) -> Entries:
 
 
 def make_run(folder: Path, annotations: int, num_images: int) -> Path:
-    """The images, the dataset and a finished run."""
+    """Write the images and the dataset; return a finished run."""
     rng = np.random.default_rng(0)
     draw(folder / "images", num_images, rng)
     dataset_of(folder / "images", annotations, num_images, rng).save(folder / "data", format="coco")
@@ -145,15 +145,15 @@ def make_run(folder: Path, annotations: int, num_images: int) -> Path:
     return run.path
 
 
-class Took(NamedTuple):
-    """How long a command took, and its answer."""
+class TimedCommand(NamedTuple):
+    """The duration of a command, and its answer."""
 
     seconds: float
     cpu_seconds: float  # of the command and its workers
     answer: dict[str, Any]
 
 
-def time_command(command: list[str]) -> Took:
+def time_command(command: list[str]) -> TimedCommand:
     """Run a command that answers in JSON."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
@@ -163,11 +163,11 @@ def time_command(command: list[str]) -> Took:
     if done.returncode:
         raise SystemExit(done.stderr)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Took(seconds, cpu, json.loads(done.stdout))
+    return TimedCommand(seconds, cpu, json.loads(done.stdout))
 
 
 def in_the_browser(path: Path, chromium: str) -> dict[str, list[float]]:
-    """Milliseconds to open the page, and of every action on it."""
+    """Return the milliseconds of opening the page and of every action on it."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -184,27 +184,27 @@ def in_the_browser(path: Path, chromium: str) -> dict[str, list[float]]:
     return took
 
 
-def tell(folder: Path, annotations: int, num_images: int) -> None:
-    """Make, report, open, and print what it took."""
+def measure(folder: Path, annotations: int, num_images: int) -> None:
+    """Make a run, report on it, open the page, and print the times."""
     run = make_run(folder, annotations, num_images)
     command = [sys.executable, "-m", "boxmend", "report", str(run), "--json"]
     first, again = time_command(command), time_command(command)
-    told = first.answer
-    beside = Path(told["picture_folder"])
-    size = sum(one.stat().st_size for one in beside.iterdir())
+    answer = first.answer
+    beside = Path(answer["picture_folder"])
+    size = sum(path.stat().st_size for path in beside.iterdir())
     print("| making the report | |\n|---|---|")
-    for what, took in (("the first time", first), ("with its pictures there", again)):
+    for what, took in (("the first time", first), ("with existing pictures", again)):
         print(f"| {what} | {took.seconds:.1f} s, of the CPU {took.cpu_seconds:.1f} s |")
-    print(f"| annotations shown | {told['annotations_shown']:,} |")
-    print(f"| the page | {told['bytes'] / 1e6:.1f} MB |")
-    where = "in it" if told["pictures_embedded"] else "beside it"
+    print(f"| annotations shown | {answer['annotations_shown']:,} |")
+    print(f"| the page | {answer['bytes'] / 1e6:.1f} MB |")
+    where = "in it" if answer["pictures_embedded"] else "beside it"
     print(f"| pictures, {where} | {size / 1e6:.0f} MB |")
     chromium = shutil.which("chromium")
     if chromium is None:
         print("\nno Chromium is installed: the page was not opened")
         return
     print("\n| in the page | median | longest |\n|---|---|---|")
-    for what, times in in_the_browser(Path(told["out"]), chromium).items():
+    for what, times in in_the_browser(Path(answer["out"]), chromium).items():
         print(f"| {what} | {statistics.median(times):.0f} ms | {max(times):.0f} ms |")
 
 
@@ -217,7 +217,7 @@ def main() -> None:
     options: Any = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) if options.keep is None else options.keep
-        tell(place, options.annotations, options.images)
+        measure(place, options.annotations, options.images)
 
 
 if __name__ == "__main__":

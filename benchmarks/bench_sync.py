@@ -1,4 +1,4 @@
-"""What it costs to wait until an output is on the disk, as a ratio within one run.
+"""Measure the cost of waiting until an output is on the disk, as a ratio in one run.
 
 Writes the same dataset with and without sync, in turns, in each format: of several rounds the
 median counts.

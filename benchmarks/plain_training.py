@@ -1,11 +1,11 @@
-"""The accuracy of the plain recipe: torchvision's own module over the schedule of `baseline`.
+"""Measure the accuracy of the plain recipe: torchvision's module, the schedule of `baseline`.
 
 It trains as `boxmend bench speed` times it: torchvision's Faster R-CNN called as documented, a
 DataLoader that decodes and flips, autocast to bfloat16 on a GPU, SGD. Rates, warm-up, drop, limit
 of the gradients, number of epochs, first weights and frozen stages are those of `boxmend train
---method baseline` with the same options, and the final weights are scored by the same code. So
-what differs is the steps alone; and that difficult objects are left out of the targets, since
-torchvision knows none that are ignored. Prints a line of JSON with AP50 by both rules.
+--method baseline` with the same options, and the final weights are scored by the same code. Only
+the steps differ, and difficult objects are left out of the targets, since torchvision cannot
+ignore them. The result is a line of JSON with AP50 by both rules.
 
     python benchmarks/plain_training.py DATA --val DATA [--weights FILE] [--image-size 320]
         [--epochs 12] [--seed 0] [--batch-size 16] [--rois 128] [--proposals 300]
@@ -46,7 +46,7 @@ LOG_EVERY = 100  # steps
 
 @dataclass(frozen=True)
 class Place:
-    """The device of a training, and its number of processes that decode."""
+    """The device and precision of a training, and its number of decoding processes."""
 
     device: torch.device
     precision: torch.dtype
@@ -54,18 +54,18 @@ class Place:
 
 
 def train_plain(detector: Detector, dataset: Dataset, settings: TrainSettings, place: Place) -> int:
-    """Train a detector's weights by the plain recipe; returns the number of steps."""
+    """Train a detector's weights by the plain recipe; return the number of steps."""
     network = prepare_network(detector, settings.image_size).to(place.device)
     trainer = PlainTrainer(network, place.device, place.precision)
     images = AnnotatedImages(dataset)
     sampler = RandomSampler(images, generator=torch.Generator().manual_seed(settings.seed))
     loader = make_data_loader(images, sampler, settings.batch_size, place.device, place.workers)
     number, step = settings.epochs * len(loader), 0
-    told, started = settings.optimisation, time.monotonic()
+    optimisation, started = settings.optimisation, time.monotonic()
     for _ in range(settings.epochs):
         for examples in loader:
-            trainer.set_rate(learning_rate_at(step, number, settings.learning_rate, told))
-            loss = trainer.train_on(examples, told.max_norm or None)
+            trainer.set_rate(learning_rate_at(step, number, settings.learning_rate, optimisation))
+            loss = trainer.train_on(examples, optimisation.max_norm or None)
             step += 1
             if step % LOG_EVERY == 0 or step == number:
                 _say(loss, step, number, step * settings.batch_size / (time.monotonic() - started))
@@ -82,8 +82,8 @@ def score_weights(
 ) -> dict[str, float]:
     """Return the AP50 of the weights by both rules, as at the end of `boxmend train`."""
     loader = make_loader(settings, truth, Processes(place.device), lambda text: None)
-    found = detect(detector, loader, settings.batch_size, precision=place.precision)
-    scores = score(found, truth, tuple(names))
+    detections = detect(detector, loader, settings.batch_size, precision=place.precision)
+    scores = score(detections, truth, tuple(names))
     return {
         "voc_ap50_11point": float(scores.mean_11_points),
         "voc_ap50_area": float(scores.mean_area),
@@ -112,7 +112,7 @@ def train_and_score(
 
 
 def settings_of(options: Any) -> TrainSettings:
-    """The settings that `boxmend train --method baseline` has with the same options."""
+    """Return the settings of `boxmend train --method baseline` with the same options."""
     return resolve_settings(
         TrainSettings(
             method="baseline",

@@ -174,7 +174,7 @@ def metrics_file(folder: Path) -> Sample:
     run = _make_run(folder)
     for step in range(3):
         run.append_metrics({"step": step, "loss": 1 / (step + 1), "note": "J*"})
-    return Sample(run.path / "metrics.jsonl", run.metrics)
+    return Sample(run.path / "metrics.jsonl", run.read_metrics)
 
 
 def verdicts_file(folder: Path) -> Sample:

@@ -51,12 +51,12 @@ def log_changes(case: Path, kill_at: int | None, visit: bool) -> None:
 
 def _log_syncs(sync: Callable[[Any], None], note: Callable[..., None]) -> Callable[[Any], None]:
     @functools.wraps(sync)
-    def synced(file: Any) -> None:
+    def sync_and_note(file: Any) -> None:
         number = file if isinstance(file, int) else file.fileno()
         note("sync", str(os.fstat(number).st_ino))
         sync(file)
 
-    return synced
+    return sync_and_note
 
 
 def limit_file_size(num_bytes: int, visit: bool) -> None:

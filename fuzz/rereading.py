@@ -69,7 +69,7 @@ def reread_files(tokens: list[str]) -> None:
 def reread_run(tokens: list[str]) -> None:
     """Read the files of a training run."""
     run = Run(Path("out"))
-    run.settings(), run.facts(), run.summary(), run.metrics()
+    run.settings(), run.facts(), run.summary(), run.read_metrics()
 
 
 def _refuse(name: str) -> None:

@@ -170,7 +170,7 @@ def made_history(dataset: Dataset, visits: Sequence[Visit], warm_up_epochs: int 
 
 
 def facts_of(dataset: Dataset, addresses: Sequence[str]) -> dict[str, Any]:
-    """What run.json says of the data."""
+    """Return the entry of run.json about the data."""
     data = {
         "images": len(dataset.images),
         "annotations": len(dataset),

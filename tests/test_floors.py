@@ -16,6 +16,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # data: no run, no detector, no torch
     "data.box_noise_model": set(),
     "data.boxes": {"data.types"},
+    "data.describing": set(),
     "data.detections": {"data.types"},
     "data.findings": set(),
     "data.types": set(),
@@ -23,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data.files": {"errors", "data.types"},
     "data": {"errors"},
     "runs.judgement": set(),
-    "runs.settings": {"errors", "data.files"},
+    "runs.settings": {"errors", "data.files", "data.describing"},
     "runs": {"errors", "data"},
     "auditing": {"errors", "data", "runs"},
     "repair": {"errors", "data", "runs", "auditing"},
@@ -36,7 +37,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "data.box_noise_model", "runs.judgement", "detector.boxes"),
     },
     "methods": {"errors", "runs.settings", "runs.judgement", "detector"},
-    "training": {"errors", "data", "runs", "auditing", "scoring", "detector", "methods"},
+    "training": {
+        *("errors", "data", "runs", "auditing", "repair", "scoring", "detector", "methods"),
+    },
 }
 WIRING = {"bench", "cli", "__main__", "__init__"}  # may import everything
 HEAVY = ("torch", "scipy", "pyarrow", "numpy", "PIL", "msgspec", "yaml")

@@ -32,10 +32,10 @@ def functions_in(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_is_named_exists_and_is_written_in_that_module(name: str) -> None:
-    found = pkgutil.resolve_name(f"boxmend.{name}")
-    assert not isinstance(found, ModuleType)
-    if callable(found):
-        assert f"boxmend.{name}".startswith(f"{found.__module__}.")
+    result = pkgutil.resolve_name(f"boxmend.{name}")
+    assert not isinstance(result, ModuleType)
+    if callable(result):
+        assert f"boxmend.{name}".startswith(f"{result.__module__}.")
 
 
 @pytest.mark.parametrize(("file", "sentence"), TESTS)

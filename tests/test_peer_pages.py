@@ -16,12 +16,12 @@ PAGES = {page.stem: page.read_text() for page in (ROOT / "docs" / "methods").glo
 PEERS = sorted(set(METHODS) - PAPER_METHODS - {"baseline", "mend"})
 
 
-def named(pattern: str) -> list[tuple[str, str]]:
+def list_names(pattern: str) -> list[tuple[str, str]]:
     """All that a pattern finds on the pages, with the page."""
     return [
-        (name, found)
+        (name, result)
         for name, text in sorted(PAGES.items())
-        for found in sorted(set(re.findall(pattern, " ".join(text.split()))))
+        for result in sorted(set(re.findall(pattern, " ".join(text.split()))))
     ]
 
 
@@ -34,27 +34,27 @@ def test_every_peer_has_a_page_that_says_whose_method_it_is_and_what_is_ours() -
         assert f"({name}.md)" in PAGES["index"]
 
 
-@pytest.mark.parametrize(("page", "name"), named(r"`((?:detector|methods)(?:\.\w+)+)`"))
+@pytest.mark.parametrize(("page", "name"), list_names(r"`((?:detector|methods)(?:\.\w+)+)`"))
 def test_what_is_named_exists(page: str, name: str) -> None:
     assert pkgutil.resolve_name(f"boxmend.{name}"), page
 
 
-@pytest.mark.parametrize(("page", "file"), named(r"`(test_\w+\.py)`"))
+@pytest.mark.parametrize(("page", "file"), list_names(r"`(test_\w+\.py)`"))
 def test_a_file_of_tests_that_is_named_exists(page: str, file: str) -> None:
     assert len(list((ROOT / "tests").rglob(file))) == 1, page
 
 
 def test_a_test_that_is_named_exists() -> None:
-    proofs = named(r"`test_\w+\.py`: \*[^*]+\*")
+    proofs = list_names(r"`test_\w+\.py`: \*[^*]+\*")
     assert len(proofs) > 10
     for page, proof in proofs:
         file, sentence = proof.removeprefix("`").removesuffix("*").split("`: *")
         (path,) = (ROOT / "tests").rglob(file)
-        found = {name.lower() for name in functions_in(path)}
-        assert f"test_{sentence.replace(' ', '_')}".lower() in found, page
+        listed = {name.lower() for name in functions_in(path)}
+        assert f"test_{sentence.replace(' ', '_')}".lower() in listed, page
 
 
-@pytest.mark.parametrize(("page", "option"), named(r"`--([a-z][a-z.-]*)"))
+@pytest.mark.parametrize(("page", "option"), list_names(r"`--([a-z][a-z.-]*)"))
 def test_an_option_that_is_named_exists(page: str, option: str) -> None:
     settings = TrainSettings()
     known = {"val", "out", "most", *vars(settings)}

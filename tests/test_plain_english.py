@@ -1,4 +1,4 @@
-"""The text of the package is plain English: docstrings, help, messages and names.
+"""The text of package and scripts is plain English: docstrings, comments, messages and names.
 
 The patterns are a short list of expressions that readers stumbled over. A new entry needs a reason,
 and must not match ordinary English ("is None", "given a batch", "found 3 errors", "taken from").
@@ -6,6 +6,7 @@ and must not match ordinary English ("is None", "given a batch", "found 3 errors
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +14,13 @@ from typing import NamedTuple
 import pytest
 
 import boxmend
+from tests import ROOT as PROJECT
 
 ROOT = Path(boxmend.__file__).parent
 PACKAGES = sorted(path.name for path in ROOT.iterdir() if path.suffix in ("", ".py"))
 PACKAGES = [name for name in PACKAGES if name not in ("__pycache__", "py.typed")]
+SCRIPTS = ["benchmarks", "fuzz", "tools"]
+PLACES = [*PACKAGES, *SCRIPTS]
 
 DIALECT = {
     r"\bvouch": "say 'unverified' or 'noisy' annotations",
@@ -42,7 +46,7 @@ DIALECT = {
     r"\bslips? of (?:a|the) hand\b": "say 'wrong click'",
     r"\bput into words\b|\bin words$": "say 'as text'",
     r"\bkeepsakes?\b": "the term is 'artifacts'",
-    r"\btak(?:e|es|en|ing) up\b(?! (?:\d|memory|space|time))": "say 'load', 'read', 'continue'",
+    r"\btak(?:e|es|en|ing) up\b(?! (?:\d|to|memory|space|time))": "say 'load', 'read', 'continue'",
     r"\bnobody\b": "use the passive: 'unverified annotations', 'an unfinished image'",
     r"\bpassed over\b": "say 'skipped'",
     r"\bdie[sd]? out\b": "say what remains: 'in the tail, where only errors remain'",
@@ -66,6 +70,7 @@ PARTICIPLES = frozenset(
 NO_PARTICIPLES = {
     "bound": "noun: a limit",
     "embed": "verb",
+    "mended": "adjective: the mended dataset",
     "need": "verb",
     "proceed": "verb",
     "seed": "noun and verb",
@@ -101,9 +106,14 @@ class Text(NamedTuple):
     text: str
 
 
-def python_files(package: str) -> list[Path]:
-    path = ROOT / package
+def python_files(place: str) -> list[Path]:
+    """Return the files of a package, of a module, or of a folder of scripts."""
+    path = (PROJECT if place in SCRIPTS else ROOT) / place
     return [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def display_path(path: Path) -> str:
+    return str(path.relative_to(ROOT if path.is_relative_to(ROOT) else PROJECT))
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -120,6 +130,14 @@ def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and _is_message(node)):
             for literal in literals(node):
                 yield node.lineno, literal
+
+
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a file."""
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
 
 
 def _is_message(call: ast.Call) -> bool:
@@ -140,11 +158,11 @@ def literals(node: ast.AST) -> Iterator[str]:
             yield from literals(child)
 
 
-def texts(package: str) -> Iterator[Text]:
-    for path in python_files(package):
+def texts(place: str) -> Iterator[Text]:
+    for path in python_files(place):
         tree = ast.parse(path.read_text())
-        for line, text in (*docstrings(tree), *messages(tree)):
-            yield Text(f"{path.relative_to(ROOT)}:{line}", " ".join(text.split()))
+        for line, text in (*docstrings(tree), *messages(tree), *comments(path)):
+            yield Text(f"{display_path(path)}:{line}", " ".join(text.split()))
 
 
 def dialect_in(text: str) -> list[str]:
@@ -193,43 +211,43 @@ def public_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
                     yield node.lineno, target.id
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_docstrings_and_messages_are_plain(package: str) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_docstrings_comments_and_messages_are_plain(place: str) -> None:
     refused = [
         f"{place}: {reason} in {text[:160]!r}"
-        for place, text in texts(package)
+        for place, text in texts(place)
         for reason in dialect_in(text)
     ]
     assert refused == []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_functions_are_not_named_by_a_bare_participle(package: str) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_functions_are_not_named_by_a_bare_participle(place: str) -> None:
     refused = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}; use verb and object"
-        for path in python_files(package)
+        f"{display_path(path)}:{node.lineno}: {node.name}; use verb and object"
+        for path in python_files(place)
         for node in functions(ast.parse(path.read_text()))
         if is_participle(node.name)
     ]
     assert refused == []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_docstrings_of_functions_start_with_a_verb(package: str) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_docstrings_of_functions_start_with_a_verb(place: str) -> None:
     refused = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {docstring.splitlines()[0]}"
-        for path in python_files(package)
+        f"{display_path(path)}:{node.lineno}: {docstring.splitlines()[0]}"
+        for path in python_files(place)
         for node in functions(ast.parse(path.read_text()))
         if (docstring := ast.get_docstring(node)) and lacks_verb(docstring)
     ]
     assert refused == []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_public_names_have_no_odd_words(package: str) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_public_names_have_no_odd_words(place: str) -> None:
     refused = [
-        f"{path.relative_to(ROOT)}:{line}: {name}; {why}"
-        for path in python_files(package)
+        f"{display_path(path)}:{line}: {name}; {why}"
+        for path in python_files(place)
         for line, name in public_names(ast.parse(path.read_text()))
         for word, why in ODD_WORDS.items()
         if not name.startswith("_") and word in name.lower().split("_")
@@ -245,7 +263,7 @@ def test_public_names_have_no_odd_words(package: str) -> None:
         "boxmend found 3 errors; the largest was taken from the table.",
         "A score of 0.95 stands for a share; version 1.2.3 and RUN/.boxmend are fine.",
         "Taken together, they say nothing about the noise. It is given as a fraction.",
-        "The pictures take up 2 GB; two classes cannot be told apart.",
+        "The pictures take up 2 GB, each takes up to 60 KB; two classes cannot be told apart.",
     ],
 )
 def test_ordinary_english_is_accepted(text: str) -> None:
@@ -266,6 +284,14 @@ def test_ordinary_english_is_accepted(text: str) -> None:
 )
 def test_the_dialect_is_refused(text: str) -> None:
     assert dialect_in(text)
+
+
+def test_docstrings_messages_and_comments_of_a_file_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text('"""Top."""\nif not x:  # why\n    raise ValueError(f"{x} is wrong")\n')
+    tree = ast.parse(path.read_text())
+    texts_of_file = {*docstrings(tree), *messages(tree), *comments(path)}
+    assert texts_of_file == {(1, "Top."), (3, "… is wrong"), (2, "# why")}
 
 
 @pytest.mark.parametrize("name", ["_told", "settled", "listed", "_taken", "joined"])

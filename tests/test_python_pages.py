@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,28 +56,69 @@ def write_coco(folder: Path) -> None:
     (folder / "instances_train.json").write_text(json.dumps(document))
 
 
+def write_yolo_with_wrong_labels(folder: Path) -> dict[str, Any]:
+    """Write toys as YOLO with some wrong labels; return detections of the right ones as arrays."""
+    boxmend.synthesize(folder / "drawn", images=60)
+    clean = boxmend.load(folder / "drawn:train")
+    noise = boxmend.NoiseSettings(labels="symmetric:0.1", missing=0.05)
+    boxmend.disturb(clean, noise).dataset.save(folder / "noisy", format="yolo")
+    for path in (folder / "noisy").iterdir():
+        path.rename(folder / path.name)
+    random = np.random.default_rng(0)
+    return {
+        "image_ids": [clean.images.file_names[row] for row in clean.image_rows],
+        "boxes": clean.boxes + random.uniform(-1, 1, clean.boxes.shape),
+        "labels": [clean.label_names[label] for label in clean.labels],
+        "scores": random.beta(8, 1.5, len(clean)),
+    }
+
+
+def test_the_page_about_python_audits_without_files(tmp_path: Path) -> None:
+    names = write_yolo_with_wrong_labels(tmp_path)
+    auditing, selecting, converting, tables, *_ = blocks("python.md")
+    fast = "boxmend.audit(dataset, predictions, boxmend.AuditSettings(probe=0.0))"
+    exec(with_changes(auditing, {"boxmend.audit(dataset, predictions)": fast}), names)
+    audit, mended = names["audit"], names["mended"]
+    assert len(audit.fixes) > len(mended.changes) > 0
+    assert {"data.yaml", "changes.csv", "patch.json"} <= {x.name for x in Path("mended").iterdir()}
+    assert boxmend.revert("mended") is not None
+    names["detector_labels"] = np.array([1, 2, 3])
+    for name in ("image_ids", "boxes", "scores"):
+        names[name] = names[name][:3]
+    with pytest.raises(boxmend.BoxmendError, match=r"predictions.labels\[0\] is 'cat'"):
+        exec(with_changes(selecting, {"predictions.select": "predictions.resolve"}), names)
+    exec(selecting, names)
+    assert len(names["predictions"]) == 0  # the toys have no cats
+    names["model"] = SimpleNamespace(predict=lambda source, conf: [])
+    exec(converting, names)
+    exec(tables, names)
+    assert names["first"]["fix"] == names["audit"].fixes["fix"][0]
+    assert len(names["missing"]) > 0
+    assert names["arrow"].num_rows == len(names["frame"]) == len(audit.fixes)
+
+
 def test_the_page_about_python_runs_from_loading_to_predicting(tmp_path: Path) -> None:
     write_coco(tmp_path)
-    first, saving, others, auditing, whole_way, _ = blocks("python.md")
-    detection = {"image_id": 2, "category_id": 1, "bbox": [3, 4, 20, 28], "score": 0.9}
-    (tmp_path / "predictions.json").write_text(json.dumps([detection]))
+    loading, saving, arrays, others, whole_way, _ = blocks("python.md")[4:]
     saving = with_changes(saving, {'format="yolo"': 'format="yolo", allow_lossy=True'})
     others = with_changes(others, {"images=100": "images=2"})
     whole_way = with_changes(
         whole_way,
         {"images=400": "images=10", "epochs=14": "epochs=2", "0.5)": "0.0)"},
     )
-    names: dict[str, Any] = {}
-    for block in (first, saving, others, auditing, whole_way):
+    names: dict[str, Any] = {"boxmend": boxmend}
+    for block in (loading, saving, arrays, others, whole_way):
         exec(block, names)
     assert len(names["dataset"]) == 1
+    assert [len(names[name]) for name in ("cats", "part", "large")] == [1, 1, 1]
+    assert len(boxmend.load("drawn-boxes").images) == 2
     assert names["comparison"] is not None
-    assert names["audited"].num_judged == 1
     run = names["run"]
     assert run.is_finished
     noisy = boxmend.load("noisy")
-    assert set(names["visits"]["annotation_id"].to_pylist()) <= set(noisy.annotation_ids.tolist())
-    assert len(names["visits"]) > 0
+    assert set(run.ledger["annotation_id"].tolist()) <= set(noisy.annotation_ids.tolist())
+    assert len(names["relabelled"]) < len(run.ledger)
+    assert run.metrics["step"].max() > 0
     assert len(boxmend.load("mended-toys")) == len(noisy)
     assert (run.path / "report.html").read_bytes().startswith(b"<!doctype html>")
     assert 0 <= json.loads((run.path / "evaluation.json").read_bytes())["AP50"] <= 1
@@ -175,9 +217,9 @@ def test_the_loop_of_ones_own_runs_on_torchvisions_model(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = own_loop(monkeypatch, {'method="mend", warm_up=0.25': "label_noise=0.9, warm_up=0.5"})
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == 2
-    assert all(np.isfinite(float(line.split()[1])) for line in told)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(np.isfinite(float(line.split()[1])) for line in lines)
     refiner, record, dataset = names["refiner"], names["record"], names["dataset"]
     assert (refiner.step, refiner.epoch) == (2, 2)
     assert sorted(record.rows.tolist()) == list(range(len(dataset)))

@@ -1,9 +1,9 @@
-"""Add lines that were brought back from elsewhere to a file under results/.
+"""Add lines of other machines to a file under results/.
 
     python tools/add_results.py results.jsonl --to results/voc320.jsonl
 
-Cells that failed are left out, and so are lines that the file has already. Places of data are
-shortened to their names: where they lay is nobody's business, and their hashes tell them apart.
+Failed cells are left out, and so are lines that the file has already. Addresses of data are
+shortened to their names, because the paths are private and hashes distinguish the data.
 """
 
 import argparse
@@ -15,40 +15,41 @@ import msgspec
 from boxmend.bench.grids.results import Result, append_result, read_results
 
 
-def added(sources: Sequence[Path], target: Path) -> tuple[int, int]:
-    """Add lines to a file; returns how many were added and how many left out."""
-    before = {_key(one) for one in read_results(target).results} if target.exists() else set()
+def add_lines(sources: Sequence[Path], target: Path) -> tuple[int, int]:
+    """Add lines to a file; return how many were added and how many left out."""
+    before = {_key(result) for result in read_results(target).results} if target.exists() else set()
     new, left_out = list[Result](), 0
     for source in sources:
-        for one in read_results(source).results:
-            if one.error is not None or _key(one) in before:
+        for result in read_results(source).results:
+            if result.error is not None or _key(result) in before:
                 left_out += 1
                 continue
-            before.add(_key(one))
-            new.append(shortened(one))
-    for one in new:
-        append_result(target, one)
+            before.add(_key(result))
+            new.append(shorten_addresses(result))
+    for result in new:
+        append_result(target, result)
     return len(new), left_out
 
 
-def shortened(one: Result) -> Result:
-    """Give a result with its data called by their names."""
-    addresses = {
-        name: [Path(address).name for address in told] for name, told in one.data.addresses.items()
+def shorten_addresses(result: Result) -> Result:
+    """Return a result in which addresses of data are names."""
+    names = {
+        name: [Path(address).name for address in addresses]
+        for name, addresses in result.data.addresses.items()
     }
-    data = msgspec.structs.replace(one.data, addresses=addresses)
-    return msgspec.structs.replace(one, data=data)
+    data = msgspec.structs.replace(result.data, addresses=names)
+    return msgspec.structs.replace(result, data=data)
 
 
-def _key(one: Result) -> tuple[str, str, str]:
-    """What makes a line the same as another: a cell is begun once at a time."""
-    return one.scale, one.cell, one.started
+def _key(result: Result) -> tuple[str, str, str]:
+    """Return what identifies a line: a cell starts only once at a time."""
+    return result.scale, result.cell, result.started
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sources", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--to", type=Path, required=True)
-    told = parser.parse_args()
-    number, left_out = added(told.sources, told.to)
-    print(f"{number} lines added to {told.to}, {left_out} left out (failed, or there already)")
+    options = parser.parse_args()
+    number, left_out = add_lines(options.sources, options.to)
+    print(f"{number} lines added to {options.to}, {left_out} left out (failed, or there already)")

@@ -15,45 +15,45 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PIXEL = 1e-3  # how far a side may be off after percents and shares are undone
+MAX_ERROR_PIXELS = 1e-3  # of a side that was written as a percentage or share
 
 Manifest = dict[str, Any]
 Check = Callable[[Path, Manifest], str]
 
 
-def expected(manifest: Manifest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every annotation with its image, as export.json lists them."""
+def list_annotations(manifest: Manifest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield every annotation with its image, as export.json lists them."""
     for image in manifest["images"]:
         for annotation in image["annotations"]:
             yield image, annotation
 
 
-def suggested(annotation: dict[str, Any]) -> tuple[str, list[float]]:
-    """The label name and box that a tool should show."""
+def suggestion_of(annotation: dict[str, Any]) -> tuple[str, list[float]]:
+    """Return the label name and box that a tool should show."""
     is_suspect = annotation["status"] == "suspect"
     keys = ("label", "box") if is_suspect else ("old_label", "old_box")
     return annotation[keys[0]], annotation[keys[1]]
 
 
 def ensure_close(box: Any, wanted: Any, what: str) -> None:
-    """Raise where a box is not where it should be."""
-    if max(abs(a - b) for a, b in zip(box, wanted, strict=True)) > PIXEL:
-        raise AssertionError(f"{what}: box {box} where {wanted} was handed over")
+    """Raise an AssertionError unless a box is where it should be."""
+    if max(abs(a - b) for a, b in zip(box, wanted, strict=True)) > MAX_ERROR_PIXELS:
+        raise AssertionError(f"{what}: box {box}, but {wanted} was exported")
 
 
-def ensure_equal(found: Any, wanted: Any, what: str) -> None:
-    """Raise where two things differ."""
-    if found != wanted:
-        raise AssertionError(f"{what}: {found!r} where {wanted!r} was handed over")
+def ensure_equal(actual: Any, wanted: Any, what: str) -> None:
+    """Raise an AssertionError if two values differ."""
+    if actual != wanted:
+        raise AssertionError(f"{what}: {actual!r}, but {wanted!r} was exported")
 
 
 def written_names(manifest: Manifest) -> dict[str, str]:
-    """How the tool has each label name."""
-    return {one["label_name"]: one["written_as"] for one in manifest["labels"]}
+    """Return how the tool writes each label name."""
+    return {label["label_name"]: label["written_as"] for label in manifest["labels"]}
 
 
 def by_label_studio_sdk(folder: Path, manifest: Manifest) -> str:
-    """The SDK's parser of configurations, its validation of predictions and its models."""
+    """Check with the parser, the validation and the models of the SDK."""
     interface_of = import_module("label_studio_sdk.label_interface").LabelInterface
     objects = import_module("label_studio_sdk.label_interface.objects")
     interface = interface_of((folder / "config.xml").read_text("utf-8"))
@@ -66,13 +66,13 @@ def by_label_studio_sdk(folder: Path, manifest: Manifest) -> str:
         objects.TaskValue(**task)
         for prediction in task["predictions"]:
             ensure_equal(interface.validate_prediction(prediction, return_errors=True), [], "task")
-        told = {one["region"]: one["annotation_id"] for one in task["data"]["boxmend"]}
+        ids_of_regions = {one["region"]: one["annotation_id"] for one in task["data"]["boxmend"]}
         for region in task["predictions"][0]["result"]:
-            regions[told[region["id"]]] = region
-    for _, annotation in expected(manifest):
+            regions[ids_of_regions[region["id"]]] = region
+    for _, annotation in list_annotations(manifest):
         identity = annotation["annotation_id"]
         region = regions.pop(identity)
-        label, box = suggested(annotation)
+        label, box = suggestion_of(annotation)
         ensure_equal(region["value"]["rectanglelabels"], [names[label]], str(identity))
         ensure_close(_pixels(region), _cut(box, region), str(identity))
     ensure_equal(regions, {}, "regions left over")
@@ -91,31 +91,33 @@ def _cut(box: list[float], region: dict[str, Any]) -> list[float]:
 
 
 def by_datumaro(folder: Path, manifest: Manifest) -> str:
-    """Datumaro's reader of CVAT's XML, the one that CVAT itself has for projects."""
+    """Check with Datumaro's reader of CVAT's XML, which CVAT itself uses for projects."""
     datumaro = import_module("datumaro")
     dataset = datumaro.Dataset.import_from(str(folder), "cvat")
-    label_names = [one.name for one in dataset.categories()[datumaro.AnnotationType.label]]
-    names, found = written_names(manifest), {}
+    label_names = [
+        category.name for category in dataset.categories()[datumaro.AnnotationType.label]
+    ]
+    names, result = written_names(manifest), {}
     ensure_equal(label_names, list(names.values()), "labels")
     for item in dataset:
         for one in item.annotations:
-            found[one.attributes["annotation_id"]] = one
-    for _, annotation in expected(manifest):
+            result[one.attributes["annotation_id"]] = one
+    for _, annotation in list_annotations(manifest):
         identity = str(annotation["annotation_id"])
-        one = found.pop(identity)
-        label, box = suggested(annotation)
+        one = result.pop(identity)
+        label, box = suggestion_of(annotation)
         ensure_equal(label_names[one.label], names[label], identity)
         ensure_close(one.points, box, identity)
         ensure_equal(one.attributes["status"], annotation["status"], identity)
         if annotation["status"] == "suspect":
             ensure_equal(one.attributes["reason"], annotation["reason"], identity)
             ensure_equal(float(one.attributes["doubt"] or "nan"), annotation["doubt"], identity)
-    ensure_equal(found, {}, "boxes left over")
+    ensure_equal(result, {}, "boxes left over")
     return f"{len(dataset)} images read, all boxes and attributes there"
 
 
 def by_cvat_sdk(folder: Path, manifest: Manifest) -> str:
-    """CVAT's own limits on labels and attributes, from the schema of its interface."""
+    """Check CVAT's limits on labels and attributes, from the schema of its interface."""
     models = import_module("cvat_sdk.models")
     labels = json.loads((folder / "labels.json").read_bytes())
     for label in labels:
@@ -130,40 +132,40 @@ def by_cvat_sdk(folder: Path, manifest: Manifest) -> str:
 
 
 def by_fiftyones_cvat_reader(folder: Path, manifest: Manifest) -> str:
-    """FiftyOne's reader of CVAT's XML."""
+    """Check with FiftyOne's reader of CVAT's XML."""
     reader = import_module("fiftyone.utils.cvat")
     _, labels, images = reader.load_cvat_image_annotations(str(folder / "annotations.xml"))
     ensure_equal(
-        {one["name"] for one in labels.labels}, set(written_names(manifest).values()), "labels"
+        {label["name"] for label in labels.labels}, set(written_names(manifest).values()), "labels"
     )
     num_boxes = sum(len(image.boxes) for image in images)
-    ensure_equal(num_boxes, sum(1 for _ in expected(manifest)), "number of boxes")
+    ensure_equal(num_boxes, sum(1 for _ in list_annotations(manifest)), "number of boxes")
     return f"{len(images)} images with {num_boxes} boxes read"
 
 
 def by_fiftyone(folder: Path, manifest: Manifest) -> str:
-    """FiftyOne's importer of its datasets; with its database where that starts."""
+    """Check with FiftyOne's importer, and with its database if that starts."""
     importers = import_module("fiftyone.utils.data.importers")
     importer = importers.FiftyOneDatasetImporter(str(folder))
     with importers._handle_legacy_formats(importer) as reader:
         samples = list(reader)
-    found: dict[tuple[str, str], tuple[Any, Any]] = {}
+    collected: dict[tuple[str, str], tuple[Any, Any]] = {}
     for sample in samples:
         for field in ("annotated", "mended"):
-            for one in sample[field].detections:
-                found[field, one.annotation_id] = (one, sample.metadata)
-    for _, annotation in expected(manifest):
+            for detection in sample[field].detections:
+                collected[field, detection.annotation_id] = (detection, sample.metadata)
+    for _, annotation in list_annotations(manifest):
         identity = str(annotation["annotation_id"])
-        one, size = found.pop(("annotated", identity))
+        one, size = collected.pop(("annotated", identity))
         ensure_equal(one.label, annotation["old_label"], identity)
         ensure_close(_from_shares(one, size), annotation["old_box"], identity)
         if annotation["status"] == "suspect":
-            one, size = found.pop(("mended", identity))
+            one, size = collected.pop(("mended", identity))
             ensure_equal(one.label, annotation["label"], identity)
             ensure_close(_from_shares(one, size), annotation["box"], identity)
             ensure_equal(one.confidence, annotation.get("score"), identity)
             ensure_equal(one.suspicion, annotation["suspicion"], identity)
-    ensure_equal(found, {}, "detections left over")
+    ensure_equal(collected, {}, "detections left over")
     return f"{len(samples)} samples read, all detections there; {_in_a_database(folder)}"
 
 
@@ -179,7 +181,7 @@ def _in_a_database(folder: Path) -> str:
         dataset = fiftyone.Dataset.from_dir(
             str(folder), dataset_type=fiftyone.types.FiftyOneDataset, dynamic=True
         )
-    except Exception as error:  # it has many ways to have no MongoDB
+    except Exception as error:  # a missing MongoDB raises various errors
         return f"its database did not start ({type(error).__name__})"
     known = dataset.get_field_schema(flat=True)
     ensure_equal("mended.detections.suspicion" in known, True, "suspicion is declared")
@@ -188,12 +190,15 @@ def _in_a_database(folder: Path) -> str:
 
 
 def by_pycocotools(folder: Path, manifest: Manifest) -> str:
-    """COCO's own reader."""
+    """Check with COCO's own reader."""
     coco = import_module("pycocotools.coco").COCO(str(folder / "instances_suggested.json"))
-    annotations = {one["boxmend"]["annotation_id"]: one for one in coco.loadAnns(coco.getAnnIds())}
-    for image, annotation in expected(manifest):
+    annotations = {
+        annotation["boxmend"]["annotation_id"]: annotation
+        for annotation in coco.loadAnns(coco.getAnnIds())
+    }
+    for image, annotation in list_annotations(manifest):
         one = annotations.pop(annotation["annotation_id"])
-        label, (x1, y1, x2, y2) = suggested(annotation)
+        label, (x1, y1, x2, y2) = suggestion_of(annotation)
         ensure_equal(coco.loadCats(one["category_id"])[0]["name"], label, str(one["id"]))
         ensure_close(one["bbox"], [x1, y1, x2 - x1, y2 - y1], str(one["id"]))
         ensure_equal(coco.loadImgs(one["image_id"])[0]["file_name"], image["file_name"], "image")
@@ -214,19 +219,19 @@ CHECKS: dict[str, dict[str, Check]] = {
 
 
 def outcome_of(package: str, check: Check, folder: Path, manifest: Manifest) -> tuple[str, str]:
-    """Run one check: PASS, FAIL or SKIP, and in words."""
+    """Run one check; return PASS, FAIL or SKIP, and a message."""
     try:
         release = version(package)
     except PackageNotFoundError:
         return "SKIP", f"{package} is not installed"
     try:
         return "PASS", f"{package} {release}: {check(folder, manifest)}"
-    except Exception as error:  # whatever an importer raises is what this is about
+    except Exception as error:  # an importer may raise anything
         return "FAIL", f"{package} {release}: {type(error).__name__}: {error}"
 
 
 def main(folders: list[str]) -> int:
-    """Check every folder by every package that there is for it."""
+    """Check every folder with every package that reads it."""
     if not folders:
         print(__doc__)
         return 2
@@ -234,9 +239,9 @@ def main(folders: list[str]) -> int:
     for folder in map(Path, folders):
         manifest = json.loads((folder / "export.json").read_bytes())
         for package, check in CHECKS[manifest["to"]].items():
-            outcome, told = outcome_of(package, check, folder, manifest)
+            outcome, message = outcome_of(package, check, folder, manifest)
             outcomes.add(outcome)
-            print(f"{outcome} {folder} ({manifest['to']}): {told}")
+            print(f"{outcome} {folder} ({manifest['to']}): {message}")
     return 1 if "FAIL" in outcomes else 0
 
 

@@ -86,7 +86,7 @@ def read_mutants(folder: Path) -> list[Mutant]:
     return mutants
 
 
-def outdated(mutants: Iterable[Mutant], root: Path) -> list[str]:
+def find_outdated(mutants: Iterable[Mutant], root: Path) -> list[str]:
     """Describe the entries that no longer fit the source or name tests that do not exist."""
     problems = []
     for mutant in mutants:
@@ -96,7 +96,7 @@ def outdated(mutants: Iterable[Mutant], root: Path) -> list[str]:
             problems.append(f"{mutant.name}: the text occurs {count} times in {mutant.file}")
         if mutant.old == mutant.new:
             problems.append(f"{mutant.name}: changes nothing")
-        missing = [one for one in mutant.tests if not (root / one.split("::")[0]).is_file()]
+        missing = [test for test in mutant.tests if not (root / test.split("::")[0]).is_file()]
         if missing or not mutant.tests:
             problems.append(f"{mutant.name}: no such tests: {', '.join(missing) or '(none named)'}")
     return problems
@@ -129,7 +129,7 @@ class Worker:
             sys.stderr.flush()
             os._exit(status)
 
-    def finished(self) -> Result | None:
+    def poll(self) -> Result | None:
         """Return the result if the child has ended or is past its time."""
         assert self.task is not None
         pid, code = os.waitpid(self._pid, os.WNOHANG)
@@ -214,7 +214,7 @@ def run_tasks(tasks: Iterable[Task], workers: list[Worker]) -> Iterator[Result]:
         while busy:
             time.sleep(POLL_S)
             for worker in list(busy):
-                if (result := worker.finished()) is None:
+                if (result := worker.poll()) is None:
                     continue
                 if (following := next(waiting, None)) is None:
                     busy.remove(worker)
@@ -271,26 +271,26 @@ def judge(results: Iterable[Result], number: int, out: TextIO) -> dict[str, list
     return sorted_mutants
 
 
-def summarise(found: dict[str, list[Mutant]], is_whole: bool, out: TextIO) -> int:
+def summarise(by_outcome: dict[str, list[Mutant]], is_whole: bool, out: TextIO) -> int:
     """Print the survivors and the counts; returns the exit status."""
     for outcome, remark in (
         ("survived", "no test fails"),
         ("not run", "all its tests are slow or deselected"),
     ):
-        for mutant in found[outcome]:
+        for mutant in by_outcome[outcome]:
             print(f"{outcome}: {mutant.name} ({remark}: {' '.join(mutant.tests)})", file=out)
-    for mutant in found["explained"]:
+    for mutant in by_outcome["explained"]:
         print(f"explained: {mutant.name} ({mutant.survives})", file=out)
-    for mutant in found["killed"]:
+    for mutant in by_outcome["killed"]:
         if mutant.survives:
             print(f"killed, although explained: {mutant.name}; remove `survives`", file=out)
-    total = sum(map(len, found.values()))
-    killed = len(found["killed"])
+    total = sum(map(len, by_outcome.values()))
+    killed = len(by_outcome["killed"])
     share = killed / total if total else 0.0
-    counts = ", ".join(f"{len(mutants)} {outcome}" for outcome, mutants in found.items())
+    counts = ", ".join(f"{len(mutants)} {outcome}" for outcome, mutants in by_outcome.items())
     print(f"{total} mutants: {counts}; {100 * share:.1f}% killed", file=out)
     is_low = is_whole and share < MIN_KILLED
-    return int(bool(found["survived"] or found["not run"] or is_low))
+    return int(bool(by_outcome["survived"] or by_outcome["not run"] or is_low))
 
 
 def run_mutants(
@@ -339,7 +339,7 @@ def main() -> int:
     listed = read_mutants(root / "tools/mutants")
     parts = options.only or [""]
     mutants = [one for one in listed if any(part in one.name for part in parts)]
-    if problems := outdated(mutants, root):
+    if problems := find_outdated(mutants, root):
         print("\n".join(problems))
         return 1
     if not mutants:
@@ -349,8 +349,8 @@ def main() -> int:
         print(f"{len(mutants)} mutants apply")
         return 0
     preload(options.preload)
-    found = run_mutants(mutants, root, options.jobs, options.timeout)
-    return 1 if found is None else summarise(found, len(mutants) == len(listed), sys.stdout)
+    outcomes = run_mutants(mutants, root, options.jobs, options.timeout)
+    return 1 if outcomes is None else summarise(outcomes, len(mutants) == len(listed), sys.stdout)
 
 
 if __name__ == "__main__":

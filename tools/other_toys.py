@@ -53,16 +53,18 @@ def draw(seed: int, index: int) -> Scene:
     boxes: list[NDArray[np.float64]] = []
     labels: list[int] = []
     diameters = rng.uniform(SMALLEST, LARGEST, rng.integers(2, MOST_OBJECTS + 1))
-    for diameter in np.sort(diameters)[::-1].tolist():  # large ones first: the small find room
+    for diameter in np.sort(diameters)[
+        ::-1
+    ].tolist():  # large ones first, so that small ones fit between them
         label = int(rng.integers(len(LABEL_NAMES)))
         shape, texture = divmod(label, len(TEXTURES))
-        placed = _placed(rng, list(SHAPES.values())[shape], diameter, boxes)
+        placed = _place(rng, list(SHAPES.values())[shape], diameter, boxes)
         if placed is not None:
             _paint_object(canvas, placed, list(TEXTURES.values())[texture], rng, layout)
             boxes.append(placed.box)
             labels.append(label)
     return Scene(
-        pixels=_exposed(canvas, layout, rng),
+        pixels=_to_bytes(canvas, layout, rng),
         boxes=(np.array(boxes) * SIZE).astype(np.float32),
         labels=np.array(labels, dtype=np.int64),
     )
@@ -72,7 +74,7 @@ def draw(seed: int, index: int) -> Scene:
 
 
 def _polygon(corners: Corners, x: Field, y: Field) -> Field:
-    """Signed distance to a polygon, negative inside."""
+    """Return the signed distance to a polygon, negative inside."""
     nearest = np.full_like(x, np.inf)
     sign = np.ones_like(x)
     for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
@@ -109,7 +111,7 @@ def _shape(*corners: tuple[float, float], hole: float = 0) -> Shape:
     return Shape(partial(_distance, points, hole), partial(_hull, points))
 
 
-def _mirrored(*corners: tuple[float, float]) -> list[tuple[float, float]]:
+def _mirror(*corners: tuple[float, float]) -> list[tuple[float, float]]:
     """Complete a right half, listed from top to bottom, by its mirror image."""
     return [*corners, *((-x, y) for x, y in reversed(corners) if x)]
 
@@ -138,7 +140,7 @@ def _propeller(t: float) -> tuple[float, float]:
 
 SHAPES: dict[str, Shape] = {
     "bolt": _shape((0.1, -1), (-0.6, 0.15), (-0.1, 0.15), (-0.3, 1), (0.6, -0.3), (0.1, -0.3)),
-    "cup": _shape(*_mirrored((0.3, 0.3), (0.3, -0.8), (0.8, -0.8), (0.7, 0.8))),
+    "cup": _shape(*_mirror((0.3, 0.3), (0.3, -0.8), (0.8, -0.8), (0.7, 0.8))),
     "drop": _shape(*_curve(22, _drop)),
     "elbow": _shape((-0.8, -0.9), (-0.2, -0.9), (-0.2, 0.3), (0.8, 0.3), (0.8, 0.9), (-0.8, 0.9)),
     "fish": _shape(
@@ -154,12 +156,12 @@ SHAPES: dict[str, Shape] = {
     ),
     "frame": _shape((-0.8, -0.8), (0.8, -0.8), (0.8, 0.8), (-0.8, 0.8), hole=0.42),
     "heart": _shape(*_curve(24, _heart)),
-    "hourglass": _shape(*_mirrored((0.7, -0.9), (0.12, 0), (0.7, 0.9))),
-    "house": _shape(*_mirrored((0, -0.9), (0.7, -0.2), (0.7, 0.8))),
+    "hourglass": _shape(*_mirror((0.7, -0.9), (0.12, 0), (0.7, 0.9))),
+    "house": _shape(*_mirror((0, -0.9), (0.7, -0.2), (0.7, 0.8))),
     "leaf": _shape(*_curve(20, _leaf)),
     "propeller": _shape(*_curve(30, _propeller)),
-    "tee": _shape(*_mirrored((0.85, -0.8), (0.85, -0.3), (0.25, -0.3), (0.25, 0.9))),
-    "triangle": _shape(*_mirrored((0, -0.9), (0.85, 0.6))),
+    "tee": _shape(*_mirror((0.85, -0.8), (0.85, -0.3), (0.25, -0.3), (0.25, 0.9))),
+    "triangle": _shape(*_mirror((0, -0.9), (0.85, 0.6))),
 }
 
 
@@ -196,10 +198,10 @@ LABEL_NAMES = tuple(f"{texture} {shape}" for shape in SHAPES for texture in TEXT
 # Laying out and painting.
 
 
-def _placed(
+def _place(
     rng: np.random.Generator, shape: Shape, diameter: float, boxes: list[NDArray[np.float64]]
 ) -> PlacedShape | None:
-    """Put an object where it covers little of the others; None where there is no room."""
+    """Place an object where it covers little of the others; return None if there is no room."""
     build, aspect = rng.uniform(-1, 1), rng.uniform(0.75, 1.33)
     transform = linear_map(radius=diameter / 2, turn=rng.uniform(), aspect=aspect)
     reach = compute_extent(shape, build, transform)
@@ -207,14 +209,14 @@ def _placed(
     for _ in range(PLACING_TRIES):
         corner = rng.uniform(size=2) * (1 - sides)
         box = np.concatenate([corner, corner + sides])
-        if all(_covered(box, other) <= MOST_COVERED for other in boxes):
+        if all(_covered_share(box, other) <= MOST_COVERED for other in boxes):
             center = float(corner[0] - reach[0]), float(corner[1] - reach[1])
             return PlacedShape(shape.distance, build, center, transform, box)
     return None
 
 
-def _covered(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Tell how much of the smaller box the two share."""
+def _covered_share(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return the share of the smaller box that both boxes cover."""
     shared = np.minimum(first[2:], second[2:]) - np.maximum(first[:2], second[:2])
     area = min(float(np.prod(box[2:] - box[:2])) for box in (first, second))
     return float(np.prod(np.maximum(shared, 0))) / area
@@ -233,7 +235,7 @@ def _paint_object(
     unit = placed.pixels_per_unit(SIZE)
     distance = placed.distance(x, y, placed.build) * unit  # in pixels, [h, w]
     down, across = np.gradient(distance)
-    facing = across * layout.light[0] + down * layout.light[1]  # 1 where it looks at the lamp
+    facing = across * layout.light[0] + down * layout.light[1]  # 1 where it faces the light
     view = canvas[:, *window]
     view *= 1 - 0.4 * np.clip(0.5 - (distance + 2 * facing) / 4, 0, 1)
     base, second = _colors(rng, mix_colors(*layout.ground.colors, 0.5))
@@ -260,7 +262,7 @@ def _contrast(first: Color, second: Color) -> float:
     return abs(lightness) + max(map(abs, steps)) / 3
 
 
-def _exposed(canvas: Field, layout: SceneLayout, rng: np.random.Generator) -> NDArray[np.uint8]:
+def _to_bytes(canvas: Field, layout: SceneLayout, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Turn tones [3, H, W] into bytes: contrast, brightness, grain."""
     tones = (canvas - 0.5) * layout.contrast + 0.5 + layout.brightness
     tones = tones + rng.normal(0, 0.4 * layout.grain, (1, SIZE, SIZE))

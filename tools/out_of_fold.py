@@ -1,4 +1,4 @@
-"""Make the predictions of `tests/audit_data`, of images that their detectors have not seen.
+"""Make the predictions in `tests/audit_data`, by detectors that were not trained on the image.
 
     python tools/out_of_fold.py --out FOLDER [--seed 0] [--clean] [--method mend] [--folds 5]
 
@@ -42,7 +42,7 @@ schedule = "cosine"
 
 
 def main() -> None:
-    """Draw, spoil, train, predict and write, as the command line says."""
+    """Draw, add noise, train, predict and write, as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
@@ -52,21 +52,21 @@ def main() -> None:
     asked = parser.parse_args()
     name = "clean" if asked.clean else "noisy"
     asked.out.mkdir(parents=True, exist_ok=True)
-    data = made(asked.out, asked.seed, name)
+    data = load_split(asked.out, asked.seed, name)
     work = asked.out / f"{name}-{asked.method}"
     work.mkdir(exist_ok=True)
     (work / "settings.toml").write_text(SETTINGS)
-    found: list[dict[str, Any]] = []
-    for fold, members in enumerate(folds(len(data.images), asked.folds)):
-        told = predicted(data, members, work / str(fold), asked.method, asked.seed)
-        found += [{**one, "fold": fold} for one in told]
+    rows: list[dict[str, Any]] = []
+    for fold, members in enumerate(assign_folds(len(data.images), asked.folds)):
+        detections = predict_fold(data, members, work / str(fold), asked.method, asked.seed)
+        rows += [{**detection, "fold": fold} for detection in detections]
     out = asked.out / f"{work.name}.parquet"
-    write(out, found)
-    print(f"wrote {out}: {len(found):,} detections, {out.stat().st_size:,} bytes")
+    write(out, rows)
+    print(f"wrote {out}: {len(rows):,} detections, {out.stat().st_size:,} bytes")
 
 
-def made(out: Path, seed: int, name: str) -> Dataset:
-    """The training split, clean or noisy, drawn where it is not there yet."""
+def load_split(out: Path, seed: int, name: str) -> Dataset:
+    """Return the training split, clean or noisy; draw it if it is not there."""
     if not (out / "clean").exists():
         synthesize(out / "clean", images=IMAGES, seed=seed, size=SIZE)
     if name == "noisy" and not (out / "noisy").exists():
@@ -75,18 +75,18 @@ def made(out: Path, seed: int, name: str) -> Dataset:
     return load(f"{out / name}:train")
 
 
-def folds(num_images: int, number: int) -> list[np.ndarray[Any, np.dtype[np.bool_]]]:
-    """[number] Which images each fold keeps from training."""
+def assign_folds(num_images: int, number: int) -> list[np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Return which images each fold excludes from training, one mask per fold."""
     order = np.random.default_rng(0).permutation(num_images)
     fold_of = np.empty(num_images, np.int64)
     fold_of[order] = np.arange(num_images) % number
     return [fold_of == fold for fold in range(number)]
 
 
-def predicted(
+def predict_fold(
     data: Dataset, members: np.ndarray[Any, np.dtype[np.bool_]], work: Path, method: str, seed: int
 ) -> list[dict[str, Any]]:
-    """Train on the other images, and look at the members."""
+    """Train on the other images, and predict on the members."""
     work.mkdir(exist_ok=True)
     out = work / "predictions.json"
     if not out.exists():
@@ -95,10 +95,10 @@ def predicted(
                 data.take_images(np.flatnonzero(rows)).save(work / name)
         chosen = ("--method", method, "--settings", work.parent / "settings.toml")
         call("train", work / "train", "--out", work / "run", *chosen, "--seed", seed, "--json")
-        looked = ("--score-threshold", LEAST_SCORE, "--out", out)
-        call("predict", work / "run", work / "test", *looked)
-    told: list[dict[str, Any]] = json.loads(out.read_text())
-    return told
+        options = ("--score-threshold", LEAST_SCORE, "--out", out)
+        call("predict", work / "run", work / "test", *options)
+    detections: list[dict[str, Any]] = json.loads(out.read_text())
+    return detections
 
 
 def call(*words: object) -> None:
@@ -108,16 +108,16 @@ def call(*words: object) -> None:
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
-def write(out: Path, found: list[dict[str, Any]]) -> None:
+def write(out: Path, detections: list[dict[str, Any]]) -> None:
     """Write detections as a small table: image ids, labels from 0 on, corners in pixels."""
-    found = sorted(found, key=lambda one: (one["image_id"], -one["score"]))
-    xywh = np.array([one["bbox"] for one in found], np.float64).reshape(-1, 4)
+    detections = sorted(detections, key=lambda one: (one["image_id"], -one["score"]))
+    xywh = np.array([one["bbox"] for one in detections], np.float64).reshape(-1, 4)
     corners = np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1)
     columns = {
-        "image_id": pa.array([one["image_id"] for one in found], pa.int32()),
-        "label": pa.array([one["category_id"] - 1 for one in found], pa.int8()),
-        "fold": pa.array([one["fold"] for one in found], pa.int8()),
-        "score": pa.array([one["score"] for one in found], pa.float32()),
+        "image_id": pa.array([one["image_id"] for one in detections], pa.int32()),
+        "label": pa.array([one["category_id"] - 1 for one in detections], pa.int8()),
+        "fold": pa.array([one["fold"] for one in detections], pa.int8()),
+        "score": pa.array([one["score"] for one in detections], pa.float32()),
         **{side: pa.array(corners[:, k], pa.float32()) for k, side in enumerate(SIDES)},
     }
     pq.write_table(

@@ -21,7 +21,7 @@ from boxmend.runs.settings import Optimisation
 from boxmend.training.optimisation import build_optimizer, clip_gradients, learning_rate_at
 from other_toys import LABEL_NAMES, MOST_OBJECTS, SIZE, draw
 
-SEED = 1_000_003  # far from those people choose: grounds follow from the seed as in `synth`
+SEED = 1_000_003  # unlike the seeds people choose: backgrounds follow from the seed as in `synth`
 BATCH_SIZE = 16
 MEASURED_IMAGES = 2000  # for the final statistics of the normalisations
 MAX_NORM = 10.0
@@ -38,7 +38,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)  # sums in a fixed order: same seed, same weights
     torch.manual_seed(asked.seed)
-    images, targets = drawn(asked.seed, asked.images)
+    images, targets = draw_scenes(asked.seed, asked.images)
     detector = build("tiny", len(LABEL_NAMES), frozen_norm=False)
     train(detector, images, targets, epochs=asked.epochs, lr=asked.lr)
     measure_norms(detector, images[:MEASURED_IMAGES])
@@ -46,7 +46,7 @@ def main() -> None:
     print(f"wrote {asked.out}, {asked.out.stat().st_size:,} bytes")
 
 
-def drawn(seed: int, count: int) -> tuple[Tensor, Targets]:
+def draw_scenes(seed: int, count: int) -> tuple[Tensor, Targets]:
     """Draw `count` scenes: images [N, 3, H, W] uint8, and their padded annotations."""
     images = torch.zeros(count, 3, SIZE, SIZE, dtype=torch.uint8)
     boxes = torch.zeros(count, MOST_OBJECTS, 4)
@@ -54,11 +54,11 @@ def drawn(seed: int, count: int) -> tuple[Tensor, Targets]:
     is_box = torch.zeros(count, MOST_OBJECTS, dtype=torch.bool)
     for index in range(count):
         scene = draw(seed, index)
-        found = len(scene.labels)
+        result = len(scene.labels)
         images[index] = torch.from_numpy(scene.pixels)
-        boxes[index, :found] = torch.from_numpy(scene.boxes)
-        labels[index, :found] = torch.from_numpy(scene.labels)
-        is_box[index, :found] = True
+        boxes[index, :result] = torch.from_numpy(scene.boxes)
+        labels[index, :result] = torch.from_numpy(scene.labels)
+        is_box[index, :result] = True
     return images, Targets(boxes, labels, is_box, torch.zeros_like(is_box))
 
 
@@ -85,16 +85,16 @@ def train(detector: Detector, images: Tensor, targets: Targets, *, epochs: int, 
 
 
 def batches(images: Tensor, targets: Targets, epochs: int) -> Iterator[tuple[Tensor, Targets]]:
-    """Give shuffled whole batches, each image mirrored or not across either axis."""
+    """Yield shuffled whole batches, each image mirrored at random across either axis."""
     for _ in range(epochs):
         order = torch.randperm(len(images))
         for rows in order[: len(order) // BATCH_SIZE * BATCH_SIZE].view(-1, BATCH_SIZE):
             boxes, labels, *masks = (column[rows] for column in targets[:4])
             chosen = Targets(boxes, labels, masks[0], masks[1])
-            yield mirrored(images[rows], chosen, torch.rand(2, BATCH_SIZE) < 0.5)
+            yield mirror(images[rows], chosen, torch.rand(2, BATCH_SIZE) < 0.5)
 
 
-def mirrored(images: Tensor, targets: Targets, is_mirrored: Tensor) -> tuple[Tensor, Targets]:
+def mirror(images: Tensor, targets: Targets, is_mirrored: Tensor) -> tuple[Tensor, Targets]:
     """Mirror square images where is_mirrored [2, B]: left to right first, then top to bottom."""
     side, boxes = images.shape[-1], targets.boxes
     for axis, mask in enumerate(is_mirrored):
@@ -122,7 +122,7 @@ def total_loss(detector: Detector, images: Tensor, targets: Targets) -> Tensor:
 
 @torch.no_grad()
 def measure_norms(detector: Detector, images: Tensor) -> None:
-    """Replace the running statistics by the plain mean over images, weights as they are."""
+    """Replace the running statistics by the plain mean over images; keep the weights."""
     backbone = detector.network.backbone
     for module in backbone.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -134,7 +134,7 @@ def measure_norms(detector: Detector, images: Tensor) -> None:
 
 
 def save_backbone(detector: Detector, path: Path) -> None:
-    """Write backbone and neck in half precision; raise where that would lose a value."""
+    """Write backbone and neck in half precision; raise an error if that loses a value."""
     tensors = {
         key: value.half().contiguous()
         for key, value in detector.network.backbone.state_dict().items()

@@ -1,4 +1,4 @@
-"""Make a dataset with real annotation errors: blood cells, published and annotated anew.
+"""Make a dataset with real annotation errors: blood cells, as published, and annotated again.
 
     git clone https://github.com/Shenggan/BCCD_Dataset
     git clone https://github.com/lugan113/TXL-PBC_Dataset
@@ -62,9 +62,9 @@ def make_documents(published: Dataset, relabelled: Dataset) -> dict[str, dict[st
         raise UsageError(f"the datasets differ in their classes: {names[0]} and {names[1]}")
     rows_by_digest = {digest(path): row for row, path in enumerate(relabelled.images.paths)}
     pairs = [
-        (row, rows_by_digest[found])
+        (row, rows_by_digest[result])
         for row, path in enumerate(published.images.paths)
-        if (found := digest(path)) in rows_by_digest
+        if (result := digest(path)) in rows_by_digest
     ]
     if not pairs:
         raise UsageError(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 
 from boxmend.bench.grids.table_spec import TableLayout
-from boxmend.bench.grids.tables import Table, TableEntry, make_table, select_results
+from boxmend.bench.grids.tables import GridTable, TableEntry, make_table, select_results
 from boxmend.bench.grids.wording import DASH, format_percent
 from results_sections import Lines, markdown_table
 
@@ -13,7 +13,7 @@ METRICS = {"AP50": "voc_ap50_area", "AP": "coco_ap", "AP75": "coco_ap75"}
 
 
 def format_table(
-    table: Table,
+    table: GridTable,
     lines: Lines,
     format_entry: Callable[[TableEntry, Lines], str],
     *,
@@ -35,7 +35,7 @@ def format_table(
     return markdown_table(["", *titles, "lines"], rows)
 
 
-def _share_cells(table: Table, entries: Sequence[TableEntry]) -> list[str]:
+def _share_cells(table: GridTable, entries: Sequence[TableEntry]) -> list[str]:
     """List the cells behind the shares of a row: its own, and those of baseline and clean."""
     references = [other for row, other in table.lines() if row.name in ("baseline", "clean")]
     return [

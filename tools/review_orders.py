@@ -1,4 +1,4 @@
-"""Simulate reviews of an audit: is what nobody judged as precise as stated, in every order?
+"""Simulate reviews of an audit: are unjudged fixes as precise as stated, in every order?
 
     python tools/review_orders.py DATA --predictions FILE [--regimes company-mix,...] [--seeds 5]
 

@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[type[Any], str]] = {
 }
 
 
-def updated(text: str) -> str:
+def update_tables(text: str) -> str:
     """Return the page with all its tables updated."""
     for name, (kind, prefix) in KINDS.items():
         text = _replace_table(text, name, _settings_table(kind, prefix))
@@ -106,4 +106,4 @@ def _format_value(value: object) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text()))
+    PAGE.write_text(update_tables(PAGE.read_text()))

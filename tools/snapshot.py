@@ -113,7 +113,7 @@ def _about(root: Path, parts: list[str]) -> dict[str, Any]:
 def compare(a: Path, b: Path) -> int:
     """Print the values that differ and return 1 if there are any, else 0."""
     documents = [json.loads(path.read_text()) for path in (a, b)]
-    skipped = _skipped(documents)
+    skipped = _skipped_keys(documents)
     first, second = (
         {key: value for key, value in document.items() if key not in skipped}
         for document in documents
@@ -122,14 +122,14 @@ def compare(a: Path, b: Path) -> int:
     for key, old, new in differences(first, second):
         differing += 1
         print(key)
-        print(*(f"  {line}" for line in _shown(old, new)), sep="\n")
+        print(*(f"  {line}" for line in _difference_lines(old, new)), sep="\n")
     if skipped - {ABOUT}:
         print(f"not compared, as not asked for in both: {', '.join(sorted(skipped - {ABOUT}))}")
     print(f"{differing} differences, {_count(first)} values in {a} and {_count(second)} in {b}")
     return 1 if differing else 0
 
 
-def _skipped(documents: list[dict[str, Any]]) -> set[str]:
+def _skipped_keys(documents: list[dict[str, Any]]) -> set[str]:
     """Return the keys that are not compared: parts that `--only` left out of one snapshot."""
     asked = [set(document.get(ABOUT, {}).get("parts", PARTS)) for document in documents]
     return {ABOUT, *(asked[0] ^ asked[1])}
@@ -156,7 +156,7 @@ def _is_same(old: Any, new: Any) -> bool:
     return type(old) is type(new) and (old == new or (old != old and new != new))
 
 
-def _shown(old: Any, new: Any) -> list[str]:
+def _difference_lines(old: Any, new: Any) -> list[str]:
     """Return lines that show two differing values; of long texts only the lines that differ."""
     if isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
         lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "A", "B", "", "", 0, "")

@@ -38,14 +38,14 @@ def files(space: Workspace) -> dict[str, Any]:
     steps = {
         "datasets": drawn_files,
         "noise": noise_files,
-        "convert": converted,
+        "convert": convert_files,
         "odd data": odd_files,
         "folds": fold_files,
-        "evaluate": evaluated,
-        "report": reported,
-        "apply": applied,
-        "export": exported,
-        "import": imported,
+        "evaluate": evaluate_runs,
+        "report": report_runs,
+        "apply": apply_changes,
+        "export": export_runs,
+        "import": import_verdicts,
         "demo": demo,
     }
     return gather(space, {name: partial(step, space) for name, step in steps.items()})
@@ -57,7 +57,7 @@ def drawn_files(space: Workspace) -> dict[str, Any]:
     return {name: read_tree(space, space.folder / name) for name in names}
 
 
-def written(space: Workspace, out: str, *words: object) -> dict[str, Any]:
+def write_folder(space: Workspace, out: str, *words: object) -> dict[str, Any]:
     """Run a command that writes a folder and return its answer and the files."""
     done = call(space, *words, "--out", out, statuses=(0, 1))
     return {"answer": answer(space, done), "files": read_tree(space, space.folder / out)}
@@ -72,27 +72,27 @@ def noise_files(space: Workspace) -> dict[str, Any]:
         "jitter": ("few:train", "--boxes", "jitter:0.3", "--subset", 0.5, "--images-as", "copy"),
         "joined": ("few:train", "few:val", "--spurious", 0.2, "--duplicate", 0.2, "--json"),
     }
-    return {name: written(space, f"noise-{name}", "noise", *kinds[name]) for name in kinds}
+    return {name: write_folder(space, f"noise-{name}", "noise", *kinds[name]) for name in kinds}
 
 
-def converted(space: Workspace) -> dict[str, Any]:
+def convert_files(space: Workspace) -> dict[str, Any]:
     """Return conversions between all pairs of formats."""
-    found = {}
+    collected = {}
     for source in FORMATS:
         drawn = f"few-{source}"
         words = ("synth", "--images", 15, "--seed", 3, "--format", source)
-        found[drawn] = written(space, drawn, *words)
+        collected[drawn] = write_folder(space, drawn, *words)
         for target in FORMATS:
             out = f"{source}-to-{target}"
-            found[out] = written(space, out, "convert", drawn, "--to", target)
-    return found
+            collected[out] = write_folder(space, out, "convert", drawn, "--to", target)
+    return collected
 
 
 def odd_files(space: Workspace) -> dict[str, Any]:
     """Return conversions and repairs of data with crowds, outlines, odd numbers and errors."""
     write_odd(space.folder / "odd", space.folder / "few")
-    found = {
-        f"to {target}": written(
+    collected = {
+        f"to {target}": write_folder(
             space, f"odd-{target}", "convert", "odd", "--to", target, "--allow-lossy"
         )
         for target in FORMATS
@@ -100,11 +100,11 @@ def odd_files(space: Workspace) -> dict[str, Any]:
     for choice in ("flag", "drop"):
         options = ("--segmentation", choice)
         words = ("noise", "odd", "--boxes", "uniform:0.3", *options)
-        found[f"fixed, {choice}"] = written(
+        collected[f"fixed, {choice}"] = write_folder(
             space, f"fixed-{choice}", "check", "odd", "--fix", *options
         )
-        found[f"noisy, {choice}"] = written(space, f"odd-noisy-{choice}", *words)
-    return found | difficult_files(space) | polygon_files(space)
+        collected[f"noisy, {choice}"] = write_folder(space, f"odd-noisy-{choice}", *words)
+    return collected | difficult_files(space) | polygon_files(space)
 
 
 def difficult_files(space: Workspace) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def difficult_files(space: Workspace) -> dict[str, Any]:
     file.write_text(text.replace("</annotation>", "<!-- by hand -->\n</annotation>"))
     noise = ("noise", "difficult:train", "--labels", "symmetric:0.5", "--boxes", "uniform:0.2")
     return {
-        "difficult, noisy": written(space, "difficult-noisy", *noise),
+        "difficult, noisy": write_folder(space, "difficult-noisy", *noise),
         **{
-            f"difficult to {target}": written(
+            f"difficult to {target}": write_folder(
                 space,
                 f"difficult-{target}",
                 "convert",
@@ -138,22 +138,22 @@ def polygon_files(space: Workspace) -> dict[str, Any]:
     file.write_text(file.read_text() + "2 0.10 0.1 0.5 0.125 0.4 0.75\n")
     words = ("convert", "polygons:train", "--polygons", "box", "--allow-lossy", "--to")
     return {
-        f"polygons to {target}": written(space, f"polygons-{target}", *words, target)
+        f"polygons to {target}": write_folder(space, f"polygons-{target}", *words, target)
         for target in FORMATS
     }
 
 
 def fold_files(space: Workspace) -> dict[str, Any]:
     """Return folds of each format, and of images that belong together."""
-    found = {
-        source: written(space, f"folds-{source}", "folds", f"few-{source}", "-k", 2)
+    collected = {
+        source: write_folder(space, f"folds-{source}", "folds", f"few-{source}", "-k", 2)
         for source in FORMATS
     }
     grouped = ("folds", "few", "-k", 2, "--group-by", r"^(\d{5})", "--seed", 1)
-    return found | {"grouped": written(space, "folds-grouped", *grouped)}
+    return collected | {"grouped": write_folder(space, "folds-grouped", *grouped)}
 
 
-def evaluated(space: Workspace) -> dict[str, Any]:
+def evaluate_runs(space: Workspace) -> dict[str, Any]:
     """Return scores of detections and of the mending, as text and as files."""
     run = ("evaluate", "runs/mend", "--data", "toys:val", "--truth", "noisy/truth.parquet")
     shown = call(space, *run, "--detections-out", "detections.json")
@@ -168,7 +168,7 @@ def evaluated(space: Workspace) -> dict[str, Any]:
     }
 
 
-def reported(space: Workspace) -> dict[str, Any]:
+def report_runs(space: Workspace) -> dict[str, Any]:
     """Return figures and parts of the reports of a run."""
     run = needed_run(space, "baseline")
     plain_words = ("report", "runs/mend", "--out", "plain.html", "--no-embed")
@@ -194,18 +194,18 @@ def page(space: Workspace, path: Path) -> dict[str, Any]:
     """
     text = re.sub(r"\b\d{4}-\d\d-\d\d\b", "<day>", plain(space, path.read_text()))
     text = re.sub(r"\b[0-9a-f]{32}(\.jpg)?\b", "<picture>", text)
-    found: dict[str, Any] = {}
+    collected: dict[str, Any] = {}
     for number, (kind, inner) in enumerate(
         re.findall(r"<((?:script|style|svg)[^>]*)>(.*?)</(?:script|style|svg)>", text, re.DOTALL)
     ):
         name = f"{number} {kind[:60]}"
         if "json" in kind:
             data = json.loads(inner)
-            found[name] = {key: digest(json.dumps(value)) for key, value in data.items()}
+            collected[name] = {key: digest(json.dumps(value)) for key, value in data.items()}
         else:
-            found[name] = digest(inner)
+            collected[name] = digest(inner)
     rest = re.sub(r"(<(script|style|svg)[^>]*>).*?(</\2>)", r"\1\3", text, flags=re.DOTALL)
-    return found | {"rest": re.sub(r"data:image/[\w;,+/=]+", "<picture>", rest)}
+    return collected | {"rest": re.sub(r"data:image/[\w;,+/=]+", "<picture>", rest)}
 
 
 def pictures(folder: Path) -> dict[str, Any]:
@@ -214,61 +214,63 @@ def pictures(folder: Path) -> dict[str, Any]:
     return {"number": len(contents), "content": digest("\n".join(contents))}
 
 
-def applied(space: Workspace) -> dict[str, Any]:
+def apply_changes(space: Workspace) -> dict[str, Any]:
     """Return mended datasets of a run and of an audit in each format, and what revert leaves."""
-    found = {}
+    collected = {}
     for name, words in (
         ("run", ("apply", "runs/mend")),
         ("audit", ("apply", "audit", "--precision", PRECISION)),
     ):
         for target in FORMATS:
             out = f"mended-{name}-{target}"
-            found[f"{name} to {target}"] = written(space, out, *words, "--to", target)
-            found[f"{name} to {target}, reverted"] = reverted(space, out, target)
+            collected[f"{name} to {target}"] = write_folder(space, out, *words, "--to", target)
+            collected[f"{name} to {target}, reverted"] = revert_changes(space, out, target)
     choices = ("--only", "labels", "--min-confidence", 0.3, "--discarded", "drop")
-    found["run, chosen"] = written(space, "mended-chosen", "apply", "runs/mend", *choices)
+    collected["run, chosen"] = write_folder(space, "mended-chosen", "apply", "runs/mend", *choices)
     marked = ("--discarded", "mark", "--images-as", "none", "--json")
-    found["run, marked"] = written(space, "mended-marked", "apply", "runs/mend", *marked)
+    collected["run, marked"] = write_folder(space, "mended-marked", "apply", "runs/mend", *marked)
     shown = call(space, "diff", "noisy", "mended-chosen", "--all", statuses=(1,))
     counted = call(space, "diff", "noisy", "mended-marked", "--json", statuses=(1,))
-    return found | {"diff": answer(space, shown), "diff as JSON": json.loads(counted.stdout)}
+    return collected | {"diff": answer(space, shown), "diff as JSON": json.loads(counted.stdout)}
 
 
-def reverted(space: Workspace, folder: str, target: str) -> dict[str, Any]:
+def revert_changes(space: Workspace, folder: str, target: str) -> dict[str, Any]:
     """Revert a copy of a mended dataset, and compare its files with those before the mending."""
     copy, unmended = f"{folder}-reverted", f"{folder}-unmended"
     shutil.copytree(space.folder / folder, space.folder / copy, symlinks=True)
     done = call(space, "revert", copy)
-    before = written(space, unmended, "convert", "noisy", "--to", target)["files"]
+    before = write_folder(space, unmended, "convert", "noisy", "--to", target)["files"]
     after = read_tree(space, space.folder / copy)
     return {"answer": answer(space, done), "files": after, "equals the input": after == before}
 
 
-def exported(space: Workspace) -> dict[str, Any]:
+def export_runs(space: Workspace) -> dict[str, Any]:
     """Return what is handed over to every tool, of an audit and of a run."""
-    found = {}
+    collected = {}
     for tool in TOOLS:
-        found[f"audit to {tool}"] = written(space, f"to-{tool}", "export", "audit", "--to", tool)
+        collected[f"audit to {tool}"] = write_folder(
+            space, f"to-{tool}", "export", "audit", "--to", tool
+        )
         words = ("export", "runs/mend", "--to", tool, "--most", 20)
-        found[f"run to {tool}"] = written(space, f"run-to-{tool}", *words)
-    return found
+        collected[f"run to {tool}"] = write_folder(space, f"run-to-{tool}", *words)
+    return collected
 
 
-def imported(space: Workspace) -> dict[str, Any]:
+def import_verdicts(space: Workspace) -> dict[str, Any]:
     """Return verdicts of imports from both tools, and the dataset that follows from them."""
     answers = {"label-studio": label_studio_file(space), "cvat": cvat_file(space)}
-    found = {}
+    collected = {}
     for tool, file in answers.items():
         run = f"audit-{tool}"
         shutil.copytree(space.folder / "audit", space.folder / run)
         done = call(space, "import", run, file, "--export", f"to-{tool}")
         verdicts = read_lines(space, space.folder / run / "verdicts.jsonl")
-        found[tool] = {
+        collected[tool] = {
             "answer": answer(space, done),
             "verdicts": {str(k): verdict for k, verdict in enumerate(verdicts)},
-            "applied": written(space, f"mended-{tool}", "apply", run),
+            "applied": write_folder(space, f"mended-{tool}", "apply", run),
         }
-    return found
+    return collected
 
 
 def label_studio_file(space: Workspace) -> str:

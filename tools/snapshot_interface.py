@@ -122,11 +122,11 @@ def interface(space: Workspace) -> dict[str, Any]:
 def commands(space: Workspace, words: tuple[str, ...]) -> dict[str, Any]:
     """Return flags and help of a command and of the commands below it."""
     text = plain(space, call(space, *words, "--help").stdout)
-    found = {" ".join(words) or "boxmend": {"flags": flags_in(text), "help": text}}
+    names = {" ".join(words) or "boxmend": {"flags": flags_in(text), "help": text}}
     listed = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.MULTILINE)
     for name in re.findall(r"^  ([a-z][\w-]*):", listed.group(1) if listed else "", re.MULTILINE):
-        found |= commands(space, (*words, name))
-    return found
+        names |= commands(space, (*words, name))
+    return names
 
 
 def flags_in(text: str) -> list[str]:

@@ -49,27 +49,27 @@ class StepFailed(Exception):
 
 def check_import(space: Workspace) -> None:
     """Raise StepFailed unless child processes import boxmend from the checkout."""
-    found = python(space, "import boxmend; print(boxmend.__file__)").strip()
-    if not Path(found).resolve().is_relative_to(space.root / "src"):
-        raise StepFailed(f"boxmend is imported from {found}, not from {space.root / 'src'}")
+    result = python(space, "import boxmend; print(boxmend.__file__)").strip()
+    if not Path(result).resolve().is_relative_to(space.root / "src"):
+        raise StepFailed(f"boxmend is imported from {result}, not from {space.root / 'src'}")
 
 
 def gather(space: Workspace, steps: dict[str, Callable[[], Any]]) -> dict[str, Any]:
     """Return what each step returns; a step that fails is recorded, and the others go on."""
-    found = {}
+    collected = {}
     for name, step in steps.items():
         try:
-            found[name] = step()
+            collected[name] = step()
         except (StepFailed, OSError, LookupError, ValueError) as error:
             message = plain(space, f"{type(error).__name__}: {error}")
             print(f"{name} failed: {message}", file=sys.stderr, flush=True)
-            found[name] = {FAILED: message}
-    return found
+            collected[name] = {FAILED: message}
+    return collected
 
 
 def python(space: Workspace, code: str) -> str:
     """Run a piece of Python that may import boxmend, and return what it prints."""
-    return _checked(space, [sys.executable, "-c", code], "python", (0,)).stdout
+    return _run_checked(space, [sys.executable, "-c", code], "python", (0,)).stdout
 
 
 def call(
@@ -77,10 +77,10 @@ def call(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of boxmend in the workspace; an exit status not listed is an error."""
     command = [sys.executable, "-m", "boxmend", *map(str, words)]
-    return _checked(space, command, " ".join(map(str, words))[:100], statuses)
+    return _run_checked(space, command, " ".join(map(str, words))[:100], statuses)
 
 
-def _checked(
+def _run_checked(
     space: Workspace, command: list[str], name: str, statuses: Sequence[int]
 ) -> subprocess.CompletedProcess[str]:
     """Run a child process, tell how long it took, and raise StepFailed if it failed."""
@@ -237,15 +237,15 @@ def read_tree(space: Workspace, folder: Path) -> dict[str, str]:
 
     Pictures of a folder share a digest, with the number of those that are symbolic links.
     """
-    found: dict[str, str] = {}
+    collected: dict[str, str] = {}
     pictures: dict[str, list[Path]] = {}
     for name in names_in(folder):
         path = folder / name
         if path.suffix in PICTURE_SUFFIXES:
             pictures.setdefault(f"{Path(name).parent.as_posix()}/*{path.suffix}", []).append(path)
         else:
-            found[name] = read_bytes(space, path)
-    return found | {name: _pictures(paths) for name, paths in pictures.items()}
+            collected[name] = read_bytes(space, path)
+    return collected | {name: _pictures(paths) for name, paths in pictures.items()}
 
 
 def _pictures(paths: list[Path]) -> str:

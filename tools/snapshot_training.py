@@ -79,7 +79,7 @@ def training(space: Workspace) -> dict[str, Any]:
     return {
         **gather(space, {method: partial(run_of, space, method) for method in METHODS}),
         "variants": {name: variant(space, name) for name in VARIANTS},
-        **gather(space, {"stopped and resumed": partial(resumed, space)}),
+        **gather(space, {"stopped and resumed": partial(resume_training, space)}),
     }
 
 
@@ -121,8 +121,8 @@ def variant(space: Workspace, name: str) -> dict[str, Any]:
     out = f"runs/{name}"
     words = ("train", *VARIANTS[name], "--val", "toys:val", "--out", out, *SETTINGS, *SHORT)
     done = call(space, *words, statuses=())
-    told = {"answer": answer(space, done)}
-    return told if done.returncode else read_run(space, space.folder / out) | told
+    values = {"answer": answer(space, done)}
+    return values if done.returncode else read_run(space, space.folder / out) | values
 
 
 def read_run(space: Workspace, run: Path) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def read_run(space: Workspace, run: Path) -> dict[str, Any]:
     }
 
 
-def resumed(space: Workspace) -> dict[str, Any]:
+def resume_training(space: Workspace) -> dict[str, Any]:
     """Stop a training of `mend` in its third epoch, resume it, and return what it leaves."""
     words = training_words("mend", "runs/resumed")
     status = stop_at(space, words, "epoch 3,")
@@ -160,17 +160,17 @@ def stop_at(space: Workspace, words: tuple[object, ...], line: str) -> int:
     guard.start()
     with process:
         assert process.stderr is not None
-        heard = []
+        lines = []
         for text in process.stderr:
-            heard.append(text)
+            lines.append(text)
             if text.startswith(line):
                 process.send_signal(signal.SIGTERM)
                 break
-        heard += process.stderr.readlines()
+        lines += process.stderr.readlines()
         status = process.wait()
     guard.cancel()
     if status in (0, -signal.SIGKILL):
-        raise StepFailed(f"the training was not stopped at {line!r}\n{''.join(heard)}")
+        raise StepFailed(f"the training was not stopped at {line!r}\n{''.join(lines)}")
     progress(f"stopped at {line!r}", begin)
     return status
 
@@ -182,20 +182,20 @@ def audit(space: Workspace) -> dict[str, Any]:
     clean = ("toys:train", "--predictions", "predictions.json", "--probe", 0)
     steps: dict[str, Callable[[], Any]] = {
         "predictions": lambda: read_list(space.folder / "predictions.json"),
-        "clean data": lambda: audited(space, "audits/clean", *clean),
-        "compared with others": lambda: compared(space),
+        "clean data": lambda: audit_folder(space, "audits/clean", *clean),
+        "compared with others": lambda: compare_finders(space),
     }
     for method in ("co-teaching", "ca-bbc", "note-rcnn", "disco"):
-        steps[f"predictions by {method}"] = partial(predicted, space, method)
+        steps[f"predictions by {method}"] = partial(predict_images, space, method)
     for kind, place in places.items():
         words = ("noisy", "--predictions", place, "--unseen")
-        steps[f"by {kind}"] = partial(audited, space, f"audits/{kind}", *words)
+        steps[f"by {kind}"] = partial(audit_folder, space, f"audits/{kind}", *words)
     for method in ("mend", "mend-paper"):
         steps[f"run of {method}"] = partial(audited_run, space, method)
     return gather(space, steps)
 
 
-def compared(space: Workspace) -> Any:
+def compare_finders(space: Workspace) -> Any:
     """Return what the comparison with other finders says."""
     words = ("noisy", "--predictions", "predictions.json", "--truth", "toys:train", "--json")
     return steady(json.loads(call(space, "bench", "audit", *words).stdout))
@@ -209,7 +209,7 @@ def predictions(space: Workspace) -> None:
         call(space, "predict", run, "noisy:train", *options)
 
 
-def predicted(space: Workspace, method: str) -> dict[str, Any]:
+def predict_images(space: Workspace, method: str) -> dict[str, Any]:
     """Predict on a folder of images by the model of a method alone."""
     run = needed_run(space, method)
     name = f"predictions-{method}.json"
@@ -226,10 +226,10 @@ def audited_run(space: Workspace, method: str) -> dict[str, Any]:
     """Audit a copy of a run, so that other parts see the run without fixes."""
     copy = f"audited-{method}"
     shutil.copytree(space.folder / needed_run(space, method), space.folder / copy)
-    return audited(space, copy)
+    return audit_folder(space, copy)
 
 
-def audited(space: Workspace, place: str, *words: object) -> dict[str, Any]:
+def audit_folder(space: Workspace, place: str, *words: object) -> dict[str, Any]:
     """Audit data by predictions, or the run at that place without words, and return the audit."""
     done = call(space, "audit", *(words or (place,)), *(("--out", place) if words else ()))
     folder = space.folder / place
@@ -287,5 +287,5 @@ def _write_folds(space: Workspace, results: list[dict[str, Any]]) -> None:
     call(space, "folds", "noisy:train", "-k", 3, "--out", "folds", "--images-as", "none")
     fold_of = json.loads((space.folder / "folds/folds.json").read_text())["folds"]
     for fold in range(3):
-        own = [one for one in results if fold_of[Path(one["file_name"]).name] == fold]
+        own = [result for result in results if fold_of[Path(result["file_name"]).name] == fold]
         (space.folder / f"folds/fold-{fold}/predictions.json").write_text(json.dumps(own))

@@ -8,20 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from boxmend.auditing.audit import AuditSettings, audit
+    from boxmend.auditing.audit import AuditSettings
     from boxmend.auditing.folders import audit_predictions, audit_run
-    from boxmend.auditing.predictions import read_predictions
+    from boxmend.auditing.predictions import Predictions, read_predictions
     from boxmend.data.checks import check
     from boxmend.data.dataset import Dataset
     from boxmend.data.diff import compare
     from boxmend.data.formats import load
     from boxmend.data.noise import NoiseSettings, disturb
     from boxmend.data.synth import synthesize
+    from boxmend.data.table import Table
     from boxmend.errors import BoxmendError
     from boxmend.methods.refiner import Refiner
     from boxmend.repair.apply import ApplySettings, apply, revert
+    from boxmend.repair.audit_results import AuditResult, audit
     from boxmend.repair.export import ExportOptions, export
     from boxmend.repair.importing.verdicts import import_verdicts
+    from boxmend.repair.mended import MendedDataset
+    from boxmend.repair.trained_runs import TrainedRun, open_run
     from boxmend.runs.settings import TrainSettings
     from boxmend.training.evaluation import evaluate
     from boxmend.training.prediction import predict
@@ -31,14 +35,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ApplySettings",
+    "AuditResult",
     "AuditSettings",
     "BoxmendError",
     "Dataset",
     "ExportOptions",
+    "MendedDataset",
     "NoiseSettings",
+    "Predictions",
     "Refiner",
     "ReportSettings",
+    "Table",
     "TrainSettings",
+    "TrainedRun",
     "apply",
     "audit",
     "audit_predictions",
@@ -50,6 +59,7 @@ __all__ = [
     "export",
     "import_verdicts",
     "load",
+    "open_run",
     "predict",
     "read_predictions",
     "revert",
@@ -60,16 +70,21 @@ __all__ = [
 
 _MODULES = {
     "ApplySettings": "boxmend.repair.apply",
+    "AuditResult": "boxmend.repair.audit_results",
     "AuditSettings": "boxmend.auditing.audit",
     "BoxmendError": "boxmend.errors",
     "Dataset": "boxmend.data.dataset",
     "ExportOptions": "boxmend.repair.export",
+    "MendedDataset": "boxmend.repair.mended",
     "NoiseSettings": "boxmend.data.noise",
+    "Predictions": "boxmend.auditing.predictions",
     "Refiner": "boxmend.methods.refiner",
     "ReportSettings": "boxmend.web.report.writing",
+    "Table": "boxmend.data.table",
     "TrainSettings": "boxmend.runs.settings",
+    "TrainedRun": "boxmend.repair.trained_runs",
     "apply": "boxmend.repair.apply",
-    "audit": "boxmend.auditing.audit",
+    "audit": "boxmend.repair.audit_results",
     "audit_predictions": "boxmend.auditing.folders",
     "audit_run": "boxmend.auditing.folders",
     "check": "boxmend.data.checks",
@@ -79,6 +94,7 @@ _MODULES = {
     "export": "boxmend.repair.export",
     "import_verdicts": "boxmend.repair.importing.verdicts",
     "load": "boxmend.data.formats",
+    "open_run": "boxmend.repair.trained_runs",
     "predict": "boxmend.training.prediction",
     "read_predictions": "boxmend.auditing.predictions",
     "revert": "boxmend.repair.apply",

@@ -48,14 +48,14 @@ def scene(noise: Noise, *, images: int = 400, seed: int = 0, error: float = 0.03
     low = corner + 20 + random.random((n, 2)) * (160 - sides)
     boxes = np.concatenate([low, low + sides], axis=1)
     labels = random.integers(len(LABELS), size=n)
-    detected = _detected(image_rows, labels, boxes, error, random)
-    return _annotated(image_rows, labels, boxes, detected, noise, random)
+    detected = _draw_detections(image_rows, labels, boxes, error, random)
+    return _draw_annotations(image_rows, labels, boxes, detected, noise, random)
 
 
-def _detected(
+def _draw_detections(
     image_rows: Rows, labels: Rows, boxes: Floats, error: float, random: np.random.Generator
 ) -> Detected:
-    """Nearly every object, mostly under its name, and some that are none."""
+    """Detect nearly every object, mostly with its label, and some false positives."""
     n = len(labels)
     is_seen = random.random(n) < 0.995
     is_clear = random.random(n) < 0.97
@@ -78,7 +78,7 @@ def _detected(
     )
 
 
-def _annotated(
+def _draw_annotations(
     image_rows: Rows,
     labels: Rows,
     boxes: Floats,
@@ -98,12 +98,18 @@ def _annotated(
     spurious = np.concatenate([low, low + random.uniform(60, 120, (number, 2))], axis=1)
     doubled = random.permutation(left)[: round(noise.duplicates * n)]
     again = noisy[doubled] + random.uniform(-0.04, 0.04, (len(doubled), 4)) * sides[doubled]
-    given = np.where(is_wrong, others, labels)
+    annotated_labels = np.where(is_wrong, others, labels)
     dataset = dataset_of(
         np.concatenate(
             [image_rows[left], random.integers(n // 4, size=number), image_rows[doubled]]
         ),
-        np.concatenate([given[left], random.integers(len(LABELS), size=number), given[doubled]]),
+        np.concatenate(
+            [
+                annotated_labels[left],
+                random.integers(len(LABELS), size=number),
+                annotated_labels[doubled],
+            ]
+        ),
         np.concatenate([noisy[left], spurious, again]),
         n // 4,
     )
@@ -149,8 +155,8 @@ def calibration_error(chances: Floats, is_true: NDArray[np.bool_], bins: int = 1
     """The mean distance of chances and shares over bins of equal width."""
     places = np.minimum((chances * bins).astype(int), bins - 1)
     total = 0.0
-    for one in range(bins):
-        inside = places == one
+    for number in range(bins):
+        inside = places == number
         if inside.any():
             total += inside.mean() * abs(chances[inside].mean() - is_true[inside].mean())
     return total

@@ -135,11 +135,11 @@ def test_many_confident_candidates_count_even_if_they_look_unlike_known_objects(
     seen = Detected(rows, np.zeros(300, np.int64), scores, boxes)
     objects = Objects(np.arange(150), np.zeros(150, np.int64), boxes[:150], 2)
     nothing = Objects(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4)), 2)
-    found = find_missing((objects, nothing, seen), np.ones(150), np.ones(150), 0.0)
+    actual = find_missing((objects, nothing, seen), np.ones(150), np.ones(150), 0.0)
     expected = 1 - MISSING.confident_background[0]  # for 150 annotations there are 150 candidates
-    assert len(found.detections) == 150
-    assert found.p_missing.min() >= min(expected, 0.99) - 1e-9
-    assert found.rate.high > 0.5
+    assert len(actual.detections) == 150
+    assert actual.p_missing.min() >= min(expected, 0.99) - 1e-9
+    assert actual.rate.high > 0.5
 
 
 def test_loose_boxes_and_overlooked_objects_look_like_clutter() -> None:

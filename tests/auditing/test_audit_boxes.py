@@ -10,7 +10,9 @@ from boxmend.auditing import boxes as model
 from boxmend.data.boxes import compute_iou
 
 
-def drawn(noise: float, error: float, number: int = 4000, seed: int = 0) -> dict[str, np.ndarray]:
+def draw_boxes(
+    noise: float, error: float, number: int = 4000, seed: int = 0
+) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     low = 200 + random.random((number, 2)) * 300
     true = np.concatenate([low, low + random.uniform(50, 150, (number, 2))], axis=1)
@@ -33,12 +35,14 @@ def box_model(**others: Any) -> model.BoxModel:
     return model.BoxModel(**{**usual, "narrows": ones, "strays": 0 * ones, **others})
 
 
-def judged(one: dict[str, np.ndarray]) -> tuple[model.BoxModel, model.BoxOpinion]:
-    found, straight = model.fit_box_model(
+def judge_drawn(one: dict[str, np.ndarray]) -> tuple[model.BoxModel, model.BoxOpinion]:
+    result, straight = model.fit_box_model(
         one["annotated"], one["detected"], one["sizes"], one["confidences"], 0.0
     )
-    opinion = model.judge_boxes(found, one["annotated"], straight, one["confidences"], one["sizes"])
-    return found, opinion
+    opinion = model.judge_boxes(
+        result, one["annotated"], straight, one["confidences"], one["sizes"]
+    )
+    return result, opinion
 
 
 def test_residuals_are_in_shares_of_the_sides() -> None:
@@ -99,22 +103,22 @@ def test_habits_are_taken_out() -> None:
 
 @pytest.mark.parametrize("noise", [0.1, 0.2, 0.4])
 def test_the_noise_of_drawn_boxes_is_found_again(noise: float) -> None:
-    found, _ = judged(drawn(noise, 0.04))
-    assert found.low <= noise <= found.high
-    assert found.noise == pytest.approx(noise, abs=0.02)
+    actual, _ = judge_drawn(draw_boxes(noise, 0.04))
+    assert actual.low <= noise <= actual.high
+    assert actual.noise == pytest.approx(noise, abs=0.02)
 
 
 def test_exact_annotations_have_no_noise_and_no_bad_boxes() -> None:
-    found, opinion = judged(drawn(0.0, 0.08))
-    assert found.noise < 0.01
+    actual, opinion = judge_drawn(draw_boxes(0.0, 0.08))
+    assert actual.noise < 0.01
     assert opinion.p_bad.max() < 0.5
     assert opinion.p_bad.mean() < 0.01
 
 
 @pytest.mark.parametrize(("noise", "error"), [(0.2, 0.04), (0.4, 0.05)])
 def test_probabilities_and_gains_of_drawn_boxes_are_right(noise: float, error: float) -> None:
-    one = drawn(noise, error)
-    _, opinion = judged(one)
+    one = draw_boxes(noise, error)
+    _, opinion = judge_drawn(one)
     before = compute_iou(one["annotated"], one["true"])
     after = compute_iou(opinion.boxes, one["true"])
     is_bad, is_mended = before < 0.7, (after > before) & (after >= 0.7)
@@ -138,8 +142,8 @@ def test_probabilities_and_gains_of_drawn_boxes_are_right(noise: float, error: f
 def test_a_fix_of_a_box_has_to_be_better_and_good(
     noise: float, error: float, tolerance: float
 ) -> None:
-    one = drawn(noise, error)
-    _, opinion = judged(one)
+    one = draw_boxes(noise, error)
+    _, opinion = judge_drawn(one)
     before, after = (compute_iou(boxes, one["true"]) for boxes in (one["annotated"], opinion.boxes))
     is_mended = (after > before) & (after >= 0.7)
     assert opinion.p_fix.mean() == pytest.approx(is_mended.mean(), abs=tolerance)
@@ -147,10 +151,10 @@ def test_a_fix_of_a_box_has_to_be_better_and_good(
 
 def test_boxes_that_even_confident_detections_contradict_are_grossly_off() -> None:
     random = np.random.default_rng(0)
-    found = random.normal(0, 0.03, (5000, 4))
+    result = random.normal(0, 0.03, (5000, 4))
     is_gross = random.random(5000) < 0.2
-    found[is_gross] = random.uniform(-1, 1, (is_gross.sum(), 4))
-    fitted = model.fit_residuals(found, np.ones((5000, 4), bool), random.random(5000))
+    result[is_gross] = random.uniform(-1, 1, (is_gross.sum(), 4))
+    fitted = model.fit_residuals(result, np.ones((5000, 4), bool), random.random(5000))
     # a fifth is off in every stratum; 0.02 of it may be the detector's
     assert fitted.gross == pytest.approx(0.18)
     assert fitted.strays == pytest.approx(np.full(5, 0.02))
@@ -169,17 +173,17 @@ def test_a_box_that_is_grossly_off_goes_where_it_was_seen() -> None:
 
 def test_no_box_is_seen_beyond_its_image() -> None:
     annotated, detected = np.array([[50.0, 50, 105, 100]]), np.array([[50.0, 50, 103, 100]])
-    found = model.judge_boxes(
+    result = model.judge_boxes(
         box_model(noise=0.1), annotated, detected, np.array([0.9]), np.array([[100.0, 100]])
     )
-    assert found.boxes[0, 2] <= 100
-    assert found.boxes[0, 2] == pytest.approx(100, abs=0.01)
+    assert result.boxes[0, 2] <= 100
+    assert result.boxes[0, 2] == pytest.approx(100, abs=0.01)
 
 
 def test_errors_of_the_detector_are_widened_until_the_share_of_bad_boxes_is_right() -> None:
     rest = ("annotated", "detected", "confidences", "sizes")
     sure = box_model(noise=0.1, scales=np.full(5, 0.01))
-    good, poor = (drawn(0.1, error, number=2000) for error in (0.01, 0.2))
+    good, poor = (draw_boxes(0.1, error, number=2000) for error in (0.01, 0.2))
     assert model.temper_model(sure, *(good[name] for name in rest)).scales.tolist() == [0.01] * 5
     assert model.temper_model(sure, *(poor[name] for name in rest)).scales.tolist() == [0.02] * 5
     exact = box_model(noise=0.0)  # nothing is spoilt, so nothing is to be right
@@ -187,31 +191,31 @@ def test_errors_of_the_detector_are_widened_until_the_share_of_bad_boxes_is_righ
 
 
 def test_the_noise_of_few_boxes_has_wide_bounds() -> None:
-    few, _ = judged(drawn(0.2, 0.04, number=150))
+    few, _ = judge_drawn(draw_boxes(0.2, 0.04, number=150))
     assert few.low < 0.01  # no noise at all cannot be excluded yet
     assert few.high > 0.2
-    more, _ = judged(drawn(0.2, 0.04, number=400))
+    more, _ = judge_drawn(draw_boxes(0.2, 0.04, number=400))
     assert 0.1 < more.low < 0.19
     assert 0.2 < more.high < 0.25
 
 
 def test_of_few_boxes_nothing_is_concluded() -> None:
-    found, opinion = judged(drawn(0.4, 0.05, number=20))
-    assert found.noise == 0.0
-    assert found.high == pytest.approx(0.6)
+    actual, opinion = judge_drawn(draw_boxes(0.4, 0.05, number=20))
+    assert actual.noise == 0.0
+    assert actual.high == pytest.approx(0.6)
     assert len(opinion.p_bad) == 20
 
 
 def test_no_box_is_no_trouble() -> None:
-    found, opinion = judged(drawn(0.2, 0.05, number=0))
-    assert found.noise == 0.0
+    actual, opinion = judge_drawn(draw_boxes(0.2, 0.05, number=0))
+    assert actual.noise == 0.0
     assert opinion.boxes.shape == (0, 4)
 
 
 def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = drawn(0.2, 0.05, number=500)
-    _, whole = judged(one)
+    one = draw_boxes(0.2, 0.05, number=500)
+    _, whole = judge_drawn(one)
     monkeypatch.setattr(model, "BOXES", replace(model.BOXES, boxes_per_chunk=64))
-    _, parts = judged(one)
+    _, parts = judge_drawn(one)
     assert parts.p_bad.tolist() == whole.p_bad.tolist()
     assert parts.boxes.tolist() == whole.boxes.tolist()

@@ -22,12 +22,12 @@ def test_the_weight_beyond_limits_counts_what_is_equal() -> None:
 def test_a_share_is_what_lies_beyond_over_what_is_planted_beyond() -> None:
     # planted all at 1; of 1000 observed 40 are at 1, the rest at 0: 40 / 1 / 1000
     observed = make_sample(np.array([1.0] * 40 + [0.0] * 960))
-    found = estimate_error_share(observed, make_sample(np.ones(50)))
-    assert found.value == pytest.approx(0.04)
+    share = estimate_error_share(observed, make_sample(np.ones(50)))
+    assert share.value == pytest.approx(0.04)
     # below by Poisson, (sqrt(40.25) - 0.98)^2 - 0.25; above by three deviations and three more
-    assert found.low == pytest.approx(((40.25**0.5 - 0.98) ** 2 - 0.25) / 1000)
-    assert found.high == pytest.approx((40 + 3 * 40**0.5 + 3) / 1000)
-    assert found.cautious == pytest.approx(0.75 * found.value + 0.25 * found.low)
+    assert share.low == pytest.approx(((40.25**0.5 - 0.98) ** 2 - 0.25) / 1000)
+    assert share.high == pytest.approx((40 + 3 * 40**0.5 + 3) / 1000)
+    assert share.cautious == pytest.approx(0.75 * share.value + 0.25 * share.low)
 
 
 def test_of_two_samples_the_one_with_the_lower_bound_tells_the_share() -> None:
@@ -51,9 +51,9 @@ def test_the_share_of_a_drawn_mixture_is_found_again(share: float) -> None:
     number = 20_000
     is_wrong = random.random(number) < share
     observed = np.where(is_wrong, random.normal(3, 1, number), random.normal(0, 1, number))
-    found = estimate_error_share(make_sample(observed), make_sample(random.normal(3, 1, number)))
-    assert found.low - 0.002 <= is_wrong.mean() <= found.high + 0.002
-    assert found.value == pytest.approx(share, abs=0.2 * share + 0.003)
+    actual = estimate_error_share(make_sample(observed), make_sample(random.normal(3, 1, number)))
+    assert actual.low - 0.002 <= is_wrong.mean() <= actual.high + 0.002
+    assert actual.value == pytest.approx(share, abs=0.2 * share + 0.003)
 
 
 def test_probabilities_of_a_drawn_mixture_are_calibrated() -> None:
@@ -111,7 +111,7 @@ def test_what_certainty_cuts_off_is_made_up_for_below_it() -> None:
 
 
 def test_a_mean_counts_values_by_their_weights() -> None:
-    given = make_sample(np.array([1.0, 1.0, 1.0, 2.0]), np.array([3.0, 1.0, 0.0, 1.0]))
-    curve = fit_mean_curve(given, np.array([0.2, 0.6, 1.0, 1.0]))
+    sample = make_sample(np.array([1.0, 1.0, 1.0, 2.0]), np.array([3.0, 1.0, 0.0, 1.0]))
+    curve = fit_mean_curve(sample, np.array([0.2, 0.6, 1.0, 1.0]))
     # at 1: (3 * 0.2 + 1 * 0.6) / 4; at 2: 1
     assert curve.at(np.array([0.0, 9.0])) == pytest.approx([0.3, 1.0])

@@ -66,13 +66,13 @@ def test_an_audit_leaves_a_finished_run_with_its_table(
 ) -> None:
     out = tmp_path / "run"
     assert run(command(data, out, "--probe", "0", "--json")) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["evidence"] == "predictions"
-    assert told["for_review_likely"] <= told["for_review"]
-    assert list(told["yields"]) == ["0.95", "0.9", "0.8", "0.7"]
-    assert sum(told["yields"]["0.95"].values()) == told["automatic"]
-    assert told["automatic"] + told["for_review"] <= sum(
-        one["listed"] for one in told["fixes"].values()
+    document = json.loads(capsys.readouterr().out)
+    assert document["evidence"] == "predictions"
+    assert document["for_review_likely"] <= document["for_review"]
+    assert list(document["yields"]) == ["0.95", "0.9", "0.8", "0.7"]
+    assert sum(document["yields"]["0.95"].values()) == document["automatic"]
+    assert document["automatic"] + document["for_review"] <= sum(
+        one["listed"] for one in document["fixes"].values()
     )
     names = {path.name for path in out.iterdir()}
     assert names == {"run.json", "settings.json", "fixes.parquet", "audit.json", "finished"}
@@ -81,7 +81,7 @@ def test_an_audit_leaves_a_finished_run_with_its_table(
         table.column_names
     )
     assert {"iou_gain", "reason", "old_x1", "new_y2"} <= set(table.column_names)
-    assert len(table) == sum(one["listed"] for one in told["fixes"].values())
+    assert len(table) == sum(one["listed"] for one in document["fixes"].values())
     facts = json.loads((out / "run.json").read_text())["facts"]
     assert facts["kind"] == "audit"
     assert facts["predictions"] == [str((data / "predictions.json").absolute())]

@@ -23,7 +23,7 @@ NOISY = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.1, duplicates=0.05
 
 
 @cache
-def seen() -> tuple[AuditInputs, Evidence]:
+def make_inputs() -> tuple[AuditInputs, Evidence]:
     one = scene(NOISY, images=150)
     objects = Objects(one.dataset.image_rows, one.dataset.labels, one.dataset.boxes, len(LABELS))
     none = np.zeros(0, np.int64)
@@ -34,11 +34,13 @@ def seen() -> tuple[AuditInputs, Evidence]:
     )
 
 
-def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[AuditOpinion, dict[str, tuple[Any, ...]]]:
+def opinion_and_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[AuditOpinion, dict[str, tuple[Any, ...]]]:
     """An opinion, and what the parts were called with."""
     calls: dict[str, tuple[Any, ...]] = {}
 
-    def recorded(module: Any, name: str) -> None:
+    def record(module: Any, name: str) -> None:
         original = getattr(module, name)
 
         def call(*arguments: Any) -> Any:
@@ -48,13 +50,13 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[AuditOpinion, dict[str, tup
         monkeypatch.setattr(module, name, call)
 
     for name in ("judge_labels", "find_repeats", "find_missing"):
-        recorded(judging, name)
-    recorded(box_model, "fit_box_model")
-    return judge_annotations(*seen(), np.random.default_rng(0)), calls
+        record(judging, name)
+    record(box_model, "fit_box_model")
+    return judge_annotations(*make_inputs(), np.random.default_rng(0)), calls
 
 
 def test_every_part_is_given_what_the_others_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    opinion, calls = judged(monkeypatch)
+    opinion, calls = opinion_and_arguments(monkeypatch)
     p_real = 1 - opinion.presence.p_spurious
     assert p_real.min() < 0.5
     assert calls["judge_labels"][2].tolist() == p_real.tolist()
@@ -69,7 +71,7 @@ def test_every_part_is_given_what_the_others_found(monkeypatch: pytest.MonkeyPat
 def test_an_annotation_is_there_if_it_is_neither_spurious_nor_a_duplicate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    opinion, _ = judged(monkeypatch)
+    opinion, _ = opinion_and_arguments(monkeypatch)
     p_duplicate = np.zeros(len(opinion.p_there))
     p_duplicate[opinion.repeats.rows] = opinion.repeats.p_duplicate
     assert p_duplicate.max() > 0.5
@@ -77,22 +79,22 @@ def test_an_annotation_is_there_if_it_is_neither_spurious_nor_a_duplicate(
 
 
 def test_boxes_that_were_not_seen_are_as_probably_bad_as_others_and_stay() -> None:
-    one, evidence = seen()
+    one, evidence = make_inputs()
     is_unseen = np.isnan(evidence.boxes).any(axis=1)
     assert is_unseen.any()
     without = AuditInputs(one.objects, one.ignored, one.sizes, None)  # no gross boxes
-    found = judge_annotations(without, evidence, np.random.default_rng(0)).boxes
-    mean = found.p_bad[~is_unseen].mean()
+    result = judge_annotations(without, evidence, np.random.default_rng(0)).boxes
+    mean = result.p_bad[~is_unseen].mean()
     assert mean > 0.3
-    assert found.p_bad[is_unseen] == pytest.approx(np.full(is_unseen.sum(), mean))
-    assert (found.boxes[is_unseen] == one.objects.boxes[is_unseen]).all()
-    assert found.p_fix[is_unseen].max() == 0
+    assert result.p_bad[is_unseen] == pytest.approx(np.full(is_unseen.sum(), mean))
+    assert (result.boxes[is_unseen] == one.objects.boxes[is_unseen]).all()
+    assert result.p_fix[is_unseen].max() == 0
 
 
 def test_the_pull_of_a_training_run_is_the_one_that_it_knows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one, evidence = seen()
+    one, evidence = make_inputs()
     pulls = []
     original = box_model.fit_box_model
 
@@ -123,10 +125,10 @@ def test_the_share_of_bad_boxes_has_the_bounds_of_their_count_and_of_the_noise()
         missing=UnexplainedDetections(rows, none, none, unknown),
         p_there=none,
     )
-    found = opinion.estimate_bad_boxes()
+    result = opinion.estimate_bad_boxes()
     spoilt = [box_model.compute_bad_share(noise) for noise in (0.1, 0.2, 0.3)]
     assert spoilt[0] < 0.1 < 0.5 < spoilt[1] < spoilt[2]
-    assert found.value == pytest.approx(0.9)
-    assert found.low == pytest.approx(0.9 + spoilt[0] - spoilt[1] - GROSS_BOXES.min_rate)
+    assert result.value == pytest.approx(0.9)
+    assert result.low == pytest.approx(0.9 + spoilt[0] - spoilt[1] - GROSS_BOXES.min_rate)
     # 1.96 sqrt(100 * 0.9 * 0.1) / 100 = 0.0588 above, or by the noise, if that is more
-    assert found.high == pytest.approx(min(max(0.9588, 0.9 + spoilt[2] - spoilt[1]), 1))
+    assert result.high == pytest.approx(min(max(0.9588, 0.9 + spoilt[2] - spoilt[1]), 1))

@@ -32,7 +32,7 @@ def evidence_of(seen: Sequence[Mapping[int, float]], num_labels: int) -> Evidenc
     )
 
 
-def judged(
+def judge_labels_of(
     labels: NDArray[np.int64],
     seen: Sequence[Mapping[int, float]],
     num_labels: int,
@@ -45,7 +45,7 @@ def judged(
     return judge_labels(objects, evidence_of(seen, num_labels), weights, 0.0, random)
 
 
-def drawn(is_pattern: bool, p_real: float = 1.0) -> tuple[LabelOpinion, Mask]:
+def draw_opinion(is_pattern: bool, p_real: float = 1.0) -> tuple[LabelOpinion, Mask]:
     """1,800 annotations of six classes with 90 wrong labels; and which these are.
 
     As a pattern, all of them are of class 1 and say 0. Otherwise they are any.
@@ -65,21 +65,21 @@ def drawn(is_pattern: bool, p_real: float = 1.0) -> tuple[LabelOpinion, Mask]:
     ]
     is_wrong = np.zeros(n, np.bool_)
     is_wrong[wrong] = True
-    return judged(labels, seen, 6, np.where(is_wrong, p_real, 1.0)), is_wrong
+    return judge_labels_of(labels, seen, 6, np.where(is_wrong, p_real, 1.0)), is_wrong
 
 
-def test_wrong_labels_of_all_kinds_are_told_from_right_ones() -> None:
-    found, is_wrong = drawn(is_pattern=False)
-    assert found.rate.value == pytest.approx(0.05, abs=0.002)
-    assert found.p_wrong[is_wrong].mean() > 0.85
-    assert found.p_wrong[~is_wrong].mean() < 0.001
-    assert found.rate.low < found.p_wrong.mean() < found.rate.high
+def test_wrong_labels_of_all_kinds_are_separated_from_right_ones() -> None:
+    result, is_wrong = draw_opinion(is_pattern=False)
+    assert result.rate.value == pytest.approx(0.05, abs=0.002)
+    assert result.p_wrong[is_wrong].mean() > 0.85
+    assert result.p_wrong[~is_wrong].mean() < 0.001
+    assert result.rate.low < result.p_wrong.mean() < result.rate.high
 
 
 def test_a_fix_is_the_class_that_is_seen_and_less_probable_than_the_error() -> None:
-    found, is_wrong = drawn(is_pattern=False)
-    assert (found.p_fix <= found.p_wrong).all()
-    assert found.p_fix[is_wrong].sum() > 0.9 * found.p_wrong[is_wrong].sum()
+    result, is_wrong = draw_opinion(is_pattern=False)
+    assert (result.p_fix <= result.p_wrong).all()
+    assert result.p_fix[is_wrong].sum() > 0.9 * result.p_wrong[is_wrong].sum()
 
 
 def test_without_evidence_a_label_is_as_probably_wrong_as_others_and_has_no_fix() -> None:
@@ -88,18 +88,18 @@ def test_without_evidence_a_label_is_as_probably_wrong_as_others_and_has_no_fix(
     labels = np.where(np.arange(1000) < 100, (true + 1) % 4, true)
     seen: list[dict[int, float]] = [{int(label): 0.9} for label in true]
     seen[500:600] = [{}] * 100
-    found = judged(labels, seen, 4)
-    assert found.labels[500:600].tolist() == [NONE] * 100
-    assert found.p_fix[500:600].tolist() == [0.0] * 100
-    assert 0 < found.p_wrong[500:600].max() < 0.5 < found.p_wrong[:100].min()
+    actual = judge_labels_of(labels, seen, 4)
+    assert actual.labels[500:600].tolist() == [NONE] * 100
+    assert actual.p_fix[500:600].tolist() == [0.0] * 100
+    assert 0 < actual.p_wrong[500:600].max() < 0.5 < actual.p_wrong[:100].min()
 
 
 def test_wrong_labels_of_one_pair_are_evidence_for_that_pair() -> None:
     # Contradictions that are confident are annotators' errors, also where all are of one pair.
-    found, is_wrong = drawn(is_pattern=True)
-    assert found.rate.low < 0.05 < found.rate.high
-    assert found.p_wrong[is_wrong].mean() > 0.7
-    assert found.p_wrong[~is_wrong].mean() < 0.005
+    result, is_wrong = draw_opinion(is_pattern=True)
+    assert result.rate.low < 0.05 < result.rate.high
+    assert result.p_wrong[is_wrong].mean() > 0.7
+    assert result.p_wrong[~is_wrong].mean() < 0.005
 
 
 def test_planted_labels_that_happen_to_be_right_do_not_count_as_errors() -> None:
@@ -109,12 +109,12 @@ def test_planted_labels_that_happen_to_be_right_do_not_count_as_errors() -> None
     true, values = random.integers(2, size=1000), random.uniform(0.7, 0.95, 1000)
     is_wrong = np.arange(1000) < 400
     seen = [{int(label): float(value)} for label, value in zip(true, values, strict=True)]
-    found = judged(np.where(is_wrong, 1 - true, true), seen, 2)
-    assert found.p_wrong[is_wrong].mean() > 0.9
-    assert found.p_wrong[~is_wrong].mean() < 0.05
+    actual = judge_labels_of(np.where(is_wrong, 1 - true, true), seen, 2)
+    assert actual.p_wrong[is_wrong].mean() > 0.9
+    assert actual.p_wrong[~is_wrong].mean() < 0.05
 
 
 def test_annotations_of_nothing_say_nothing_about_labels() -> None:
-    found, _ = drawn(is_pattern=False, p_real=0.0)
-    assert found.rate.value == pytest.approx(0.0, abs=0.001)
-    assert found.p_wrong.max() < 0.01
+    result, _ = draw_opinion(is_pattern=False, p_real=0.0)
+    assert result.rate.value == pytest.approx(0.0, abs=0.001)
+    assert result.p_wrong.max() < 0.01

@@ -38,15 +38,15 @@ def test_fitness_is_one_less_the_distance_of_centres_and_a_tenth_of_the_mismatch
 
 
 def test_only_boxes_of_one_image_are_paired() -> None:
-    found = find_overlaps(
+    overlaps = find_overlaps(
         np.array([0, 1]),
         boxes((0, 0, 10, 10), (0, 0, 10, 10)),
         np.array([1, 1, 2]),
         boxes((0, 0, 10, 10), (9, 9, 30, 30), (0, 0, 10, 10)),
     )
-    assert found.first.tolist() == [1]
-    assert found.second.tolist() == [0]
-    assert found.iou.tolist() == [1.0]
+    assert overlaps.first.tolist() == [1]
+    assert overlaps.second.tolist() == [0]
+    assert overlaps.iou.tolist() == [1.0]
 
 
 def test_boxes_that_overlap_by_just_as_much_as_asked_for_are_paired() -> None:
@@ -80,8 +80,8 @@ def test_pairs_are_those_of_the_double_loop(seed: int, few: int, many: int) -> N
         for b in range(many)
         if rows[a] == other_rows[b] and compute_iou(first[a : a + 1], second[b : b + 1])[0] >= 0.1
     }
-    found = find_overlaps(rows, first, other_rows, second)
-    assert set(zip(found.first.tolist(), found.second.tolist(), strict=True)) == expected
+    overlaps = find_overlaps(rows, first, other_rows, second)
+    assert set(zip(overlaps.first.tolist(), overlaps.second.tolist(), strict=True)) == expected
 
 
 def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,14 @@ NOWHERE = (0.0, 0.0, 1.0, 1.0)  # too small to overlap anything
 
 
 def objects(boxes: Floats, images: NDArray[np.int64] | None = None, labels: int = 0) -> Objects:
-    """Annotations, one in each image unless told otherwise, all of one label of two."""
+    """Annotations of one label of two; by default one in each image."""
     rows = np.arange(len(boxes)) if images is None else images
     return Objects(rows, np.full(len(boxes), labels), boxes, 2)
 
 
-def detected(images: list[int], scores: list[float], boxes: list[tuple[float, ...]]) -> Detected:
+def make_detected(
+    images: list[int], scores: list[float], boxes: list[tuple[float, ...]]
+) -> Detected:
     return Detected(
         np.array(images), np.zeros(len(images), np.int64), np.array(scores), np.array(boxes)
     )
@@ -51,10 +53,10 @@ def spurious_scene() -> tuple[Scene, Audit]:
 
 
 def test_boxes_at_random_places_are_probably_spurious() -> None:
-    one, found = spurious_scene()
+    one, result = spurious_scene()
     is_spurious = one.true_labels < 0
-    p = found.p_wrong[Kind.SPURIOUS]
-    assert found.rates["spurious"].value == pytest.approx(is_spurious.mean(), abs=0.02)
+    p = result.p_wrong[Kind.SPURIOUS]
+    assert result.rates["spurious"].value == pytest.approx(is_spurious.mean(), abs=0.02)
     assert p[is_spurious].mean() > 0.5
     assert p[~is_spurious].mean() < 0.02
     assert p.max() <= PRESENCE.max_probability
@@ -74,7 +76,7 @@ def test_halves_of_objects_are_more_suspicious_than_whole_ones() -> None:
     assert p[:1200].mean() < 0.02
 
 
-def test_the_share_of_overlooked_objects_is_told_by_the_cut_of_the_list() -> None:
+def test_the_share_of_overlooked_objects_follows_from_the_cut_of_the_list() -> None:
     confidences = np.full(200, 0.9)
     confidences[100:120] = 0.08  # the lowest score is 0.05: within its double
     confidences[180:190] = 0.1  # not within it
@@ -82,7 +84,7 @@ def test_the_share_of_overlooked_objects_is_told_by_the_cut_of_the_list() -> Non
     evidence = Evidence(
         2, np.zeros(0, np.int64), np.zeros(0), *(np.zeros(200),) * 2, squares(200), confidences
     )
-    seen = detected([0, 0], [0.05, 0.9], [NOWHERE, NOWHERE])
+    seen = make_detected([0, 0], [0.05, 0.9], [NOWHERE, NOWHERE])
     assert presence.estimate_overlooked_share(evidence, seen) == pytest.approx(0.1)
     sure = replace(evidence, confidences=np.full(200, 0.9))
     assert presence.estimate_overlooked_share(sure, seen) == PRESENCE.min_overlooked_share
@@ -96,28 +98,28 @@ def test_what_a_detector_overlooks_is_not_spurious() -> None:
 
 
 def test_images_of_unknown_size_are_not_used() -> None:
-    seen = detected([0], [0.9], [SQUARE])
-    given = objects(squares(10), np.zeros(10, np.int64))
+    seen = make_detected([0], [0.9], [SQUARE])
+    annotated = objects(squares(10), np.zeros(10, np.int64))
     evidence = Evidence(
         2, np.zeros(0, np.int64), np.zeros(0), *(np.zeros(10),) * 2, squares(10), np.zeros(10)
     )
     random = np.random.default_rng(0)
-    found = judge_presence(given, evidence, seen, np.array([[400.0, 0]]), 0.0, random)
-    assert found.rate == Share(0.0, 0.0, 1.0)
-    assert found.p_spurious.tolist() == [0.0] * 10
+    result = judge_presence(annotated, evidence, seen, np.array([[400.0, 0]]), 0.0, random)
+    assert result.rate == Share(0.0, 0.0, 1.0)
+    assert result.p_spurious.tolist() == [0.0] * 10
 
 
 def test_planted_boxes_are_no_larger_than_their_image() -> None:
-    given = objects(squares(200, 200.0), np.zeros(200, np.int64))
+    annotated = objects(squares(200, 200.0), np.zeros(200, np.int64))
     sizes = np.array([[100.0, 100]])
     amount = 50, np.random.default_rng(0)
-    planted = presence.plant_anywhere(given, np.array([0]), sizes, amount)
+    planted = presence.plant_anywhere(annotated, np.array([0]), sizes, amount)
     assert planted.boxes.tolist() == [[0, 0, 100, 100]] * 50
 
 
 def test_planted_parts_keep_about_half_of_an_object() -> None:
-    given = objects(squares(200), np.zeros(200, np.int64))
-    planted = presence.plant_parts(given, 400, np.random.default_rng(0))
+    annotated = objects(squares(200), np.zeros(200, np.int64))
+    planted = presence.plant_parts(annotated, 400, np.random.default_rng(0))
     shares = compute_areas(planted.boxes) / 100**2
     assert 0.25 < shares.min() < 0.4
     assert 0.6 < shares.max() < 0.78
@@ -145,22 +147,22 @@ def missing(
         np.concatenate([SCORES, extra.scores]),
         np.concatenate([squares(200) if own_boxes is None else own_boxes, extra.boxes]),
     )
-    given = ignored or Objects(nothing, nothing, np.zeros((0, 4)), 2)
+    annotated = ignored or Objects(nothing, nothing, np.zeros((0, 4)), 2)
     ones = np.ones(200)
     return find_missing(
-        (objects(squares(200)), given, seen), ones, ones if p_right is None else p_right, 0.0
+        (objects(squares(200)), annotated, seen), ones, ones if p_right is None else p_right, 0.0
     )
 
 
 def free(scores: Floats) -> Detected:
     """Detections where nothing is annotated, one in each of the first images."""
     number = len(scores)
-    return detected(list(range(number)), scores.tolist(), [ELSEWHERE] * number)
+    return make_detected(list(range(number)), scores.tolist(), [ELSEWHERE] * number)
 
 
 def test_what_no_annotation_explains_is_a_candidate() -> None:
     inside, twin = (10.0, 10.0, 50.0, 50.0), (200.0, 200.0, 300.0, 280.0)
-    extra = detected(
+    extra = make_detected(
         [0, 1, 2, 3, 3], [0.9, 0.9, 0.3, 0.8, 0.9], [ELSEWHERE, inside, ELSEWHERE, twin, ELSEWHERE]
     )
     # the first is one; the second is a part of an annotated object (an IoU of 0.16, but wholly
@@ -176,8 +178,8 @@ def test_what_lies_within_an_ignored_object_by_half_is_explained(
     ignored = Objects(
         np.array([0]), np.array([1]), np.array([[200.0, 200, 200 + 100 * inside, 300]]), 2
     )
-    found = missing(free(np.array([0.9])), ignored=ignored)
-    assert found.detections.tolist() == ([200] if is_found else [])
+    result = missing(free(np.array([0.9])), ignored=ignored)
+    assert result.detections.tolist() == ([200] if is_found else [])
 
 
 def test_a_fix_is_as_probable_as_the_label_and_the_box_of_known_objects_are_right() -> None:
@@ -196,18 +198,18 @@ def test_a_fix_is_as_probable_as_the_label_and_the_box_of_known_objects_are_righ
 
 def test_annotations_whose_label_is_wrong_say_nothing_about_labels() -> None:
     is_other = np.arange(200) % 2
-    found = missing(
+    result = missing(
         free(SCORES[::2]), own_labels=is_other, p_right=(is_other == 0).astype(np.float64)
     )
-    assert found.p_fix == pytest.approx(found.p_missing)
+    assert result.p_fix == pytest.approx(result.p_missing)
 
 
 def test_the_rate_of_missing_objects_is_that_of_all_objects() -> None:
-    # Half of the annotations are of nothing, and what was seen of them is faint. Of 40 candidates
+    # Half of the annotations are spurious, with low scores near them. Of 40 candidates
     # 20 are as confident as those of known objects. One in 200 annotations is background, so 19 of
     # 219 objects are missing.
     extra = free(np.full(20, 0.95))
-    faint = detected(list(range(20, 40)), [0.3] * 20, [ELSEWHERE] * 20)
+    faint = make_detected(list(range(20, 40)), [0.3] * 20, [ELSEWHERE] * 20)
     is_real = np.arange(200) >= 100
     seen = Detected(
         np.concatenate([np.arange(200), extra.image_rows, faint.image_rows]),
@@ -217,47 +219,47 @@ def test_the_rate_of_missing_objects_is_that_of_all_objects() -> None:
     )
     nothing = np.zeros(0, np.int64)
     scene = objects(squares(200)), Objects(nothing, nothing, np.zeros((0, 4)), 2), seen
-    found = find_missing(scene, is_real.astype(np.float64), np.ones(200), 0.0)
-    assert len(found.detections) == 40
-    assert found.rate.value == pytest.approx(19 / 219)
-    assert found.p_missing[:20].min() > found.p_missing[20:].max() + 0.3
+    actual = find_missing(scene, is_real.astype(np.float64), np.ones(200), 0.0)
+    assert len(actual.detections) == 40
+    assert actual.rate.value == pytest.approx(19 / 219)
+    assert actual.p_missing[:20].min() > actual.p_missing[20:].max() + 0.3
 
 
 # Duplicates.
 
 
-def doubled(number: int, of: int) -> Objects:
+def duplicate_boxes(number: int, of: int) -> Objects:
     """One annotation in each of `of` images, and a second one in the first `number`."""
     return objects(squares(of + number), np.concatenate([np.arange(of), np.arange(number)]))
 
 
 def test_of_two_annotations_of_one_object_the_one_with_less_support_goes() -> None:
     support = np.array([0.2, 0.9, 0.5, 0.9, 0.2, 0.5])
-    found = find_repeats(doubled(3, of=3), support, 0.0, np.random.default_rng(0))
+    repeats = find_repeats(duplicate_boxes(3, of=3), support, 0.0, np.random.default_rng(0))
     # supports 0.2 and 0.9, 0.9 and 0.2, 0.5 and 0.5: of equals the first stays
-    assert found.rows.tolist() == [0, 4, 5]
-    assert found.kept.tolist() == [3, 1, 2]
+    assert repeats.rows.tolist() == [0, 4, 5]
+    assert repeats.kept.tolist() == [3, 1, 2]
 
 
 def test_the_rate_of_duplicates_is_that_of_all_annotations() -> None:
-    found = find_repeats(doubled(40, of=360), np.ones(400), 0.0, np.random.default_rng(0))
+    repeats = find_repeats(duplicate_boxes(40, of=360), np.ones(400), 0.0, np.random.default_rng(0))
     # each pair counts once, and all of them overlap wholly: more than any box that is drawn again
-    assert len(found.rows) == 40
-    assert found.rate.value == pytest.approx(40 / 400)
+    assert len(repeats.rows) == 40
+    assert repeats.rate.value == pytest.approx(40 / 400)
 
 
 def test_annotations_of_two_labels_are_no_duplicates() -> None:
     boxes = squares(20)
-    given = Objects(np.repeat(np.arange(10), 2), np.tile([0, 1], 10), boxes, 2)
-    assert len(find_repeats(given, np.ones(20), 0.0, np.random.default_rng(0)).rows) == 0
+    annotated = Objects(np.repeat(np.arange(10), 2), np.tile([0, 1], 10), boxes, 2)
+    assert len(find_repeats(annotated, np.ones(20), 0.0, np.random.default_rng(0)).rows) == 0
 
 
 def test_duplicates_overlap_less_where_boxes_are_drawn_less_exactly() -> None:
     boxes = squares(400)
     boxes[360:, 2] = np.linspace(70, 90, 40)  # an IoU of 0.7 to 0.9 with the first 40
-    given = objects(boxes, np.concatenate([np.arange(360), np.arange(40)]))
-    exact = find_repeats(given, np.ones(400), 0.0, np.random.default_rng(0))
-    loose = find_repeats(given, np.ones(400), 0.4, np.random.default_rng(0))
+    annotated = objects(boxes, np.concatenate([np.arange(360), np.arange(40)]))
+    exact = find_repeats(annotated, np.ones(400), 0.0, np.random.default_rng(0))
+    loose = find_repeats(annotated, np.ones(400), 0.4, np.random.default_rng(0))
     assert exact.p_duplicate.mean() < loose.p_duplicate.mean() - 0.1
 
 
@@ -267,8 +269,10 @@ def test_close_pairs_are_duplicates_as_far_as_less_close_ones_are_few() -> None:
     boxes = squares(446)
     boxes[400:440, 2] = 97.0
     boxes[440:, 2] = 78.0
-    given = objects(boxes, np.concatenate([np.arange(400), np.arange(46)]))
-    found = find_repeats(given, np.ones(446), 0.0, np.random.default_rng(0))
-    is_close = np.isin(found.rows, np.arange(400, 440)) | np.isin(found.kept, np.arange(400, 440))
-    assert found.p_duplicate[is_close].mean() == pytest.approx(1 - 3 / 41, abs=0.002)
-    assert found.p_duplicate[~is_close].max() < 0.1
+    annotated = objects(boxes, np.concatenate([np.arange(400), np.arange(46)]))
+    repeats = find_repeats(annotated, np.ones(446), 0.0, np.random.default_rng(0))
+    is_close = np.isin(repeats.rows, np.arange(400, 440)) | np.isin(
+        repeats.kept, np.arange(400, 440)
+    )
+    assert repeats.p_duplicate[is_close].mean() == pytest.approx(1 - 3 / 41, abs=0.002)
+    assert repeats.p_duplicate[~is_close].max() < 0.1

@@ -235,6 +235,7 @@ def test_errors_are_planted_only_where_all_seems_to_be_fine(
     fine = places(np.flatnonzero(~is_called), drawn.dataset)
     assert places(eligible, dataset) == fine
     for _, _, made in scenes:
+        assert made is not None
         gone = made.rows[Kind.MISSING]
         assert places(gone, made.original) <= fine
         wrong = made.rows[Kind.WRONG_LABEL]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions import Predictions
+from boxmend.auditing.predictions import ResolvedPredictions
 from boxmend.auditing.provenance import is_too_good, provenance_warnings
 from tests.auditing.audit_scenes import Noise, scene
 
@@ -15,13 +15,13 @@ def predictions(
     labels: NDArray[np.int64] | None = None,
     shift: float = 0.0,
     folds: NDArray[np.int64] | None = None,
-) -> Predictions:
+) -> ResolvedPredictions:
     """The annotations themselves, with other labels, moved by a share of the width, or by folds."""
     dataset = ONE.dataset
     boxes = dataset.boxes.copy()
     boxes[:, [0, 2]] += shift * (boxes[:, 2] - boxes[:, 0])[:, None]
     n = len(dataset)
-    return Predictions(
+    return ResolvedPredictions(
         dataset.image_rows,
         dataset.labels if labels is None else labels,
         np.full(n, 0.99),
@@ -48,7 +48,7 @@ def relabelled(number: int) -> NDArray[np.int64]:
     ],
 )
 def test_labels_and_edges_have_to_agree_to_look_like_those_of_training(
-    found: Predictions, expected: bool
+    found: ResolvedPredictions, expected: bool
 ) -> None:
     assert is_too_good(ONE.dataset, found) == expected
 

@@ -52,11 +52,11 @@ def opinion(
     )
 
 
-def fixes(one: AuditOpinion, kind: Kind) -> Fixes:
+def fixes(audit_opinion: AuditOpinion, kind: Kind) -> Fixes:
     evidence = Evidence(5, NONE, np.zeros(0), np.ones(3), np.ones(3), OTHERS, np.ones(3))
-    found = join_fixes(make_fixes(dataset(), np.arange(3), one, evidence))
-    assert (found.kinds == kind).all()
-    return found
+    made_fixes = join_fixes(make_fixes(dataset(), np.arange(3), audit_opinion, evidence))
+    assert (made_fixes.kinds == kind).all()
+    return made_fixes
 
 
 def test_labels_and_boxes_are_wrong_only_of_what_is_there() -> None:
@@ -68,38 +68,40 @@ def test_labels_and_boxes_are_wrong_only_of_what_is_there() -> None:
 
 
 def test_the_fix_of_a_label_is_as_probable_as_the_annotation_is_there() -> None:
-    found = fixes(opinion(p_label=(0.8, 0.04, 0), there=(0.5, 1, 1)), Kind.WRONG_LABEL)
-    assert found.ids == ["wrong-label:1"]  # 0.04 is not listed
-    assert found.new_labels.tolist() == [3]
-    assert found.p_wrong == pytest.approx([0.4])
-    assert found.p_fix == pytest.approx([0.2])
+    made_fixes = fixes(opinion(p_label=(0.8, 0.04, 0), there=(0.5, 1, 1)), Kind.WRONG_LABEL)
+    assert made_fixes.ids == ["wrong-label:1"]  # 0.04 is not listed
+    assert made_fixes.new_labels.tolist() == [3]
+    assert made_fixes.p_wrong == pytest.approx([0.4])
+    assert made_fixes.p_fix == pytest.approx([0.2])
 
 
 def test_a_box_is_moved_if_it_is_probably_bad_and_the_new_one_differs() -> None:
     boxes = OTHERS.copy()
     boxes[2] = BOXES[2] + [0, 0, 0.5, 0.5]  # an IoU of 0.989: the same box
-    found = fixes(opinion(p_box=(0.9, 0.45, 0.9), boxes=boxes, there=(0.8, 1, 1)), Kind.BAD_BOX)
-    assert found.ids == ["bad-box:1"]
-    assert found.new_boxes.tolist() == [OTHERS[0].tolist()]
-    assert found.p_wrong == pytest.approx([0.72])
-    assert found.p_fix == pytest.approx([0.8 * 0.45])
-    assert found.iou_gain == pytest.approx([0.8 * 0.2])
+    made_fixes = fixes(
+        opinion(p_box=(0.9, 0.45, 0.9), boxes=boxes, there=(0.8, 1, 1)), Kind.BAD_BOX
+    )
+    assert made_fixes.ids == ["bad-box:1"]
+    assert made_fixes.new_boxes.tolist() == [OTHERS[0].tolist()]
+    assert made_fixes.p_wrong == pytest.approx([0.72])
+    assert made_fixes.p_fix == pytest.approx([0.8 * 0.45])
+    assert made_fixes.iou_gain == pytest.approx([0.8 * 0.2])
 
 
 def test_new_boxes_end_at_the_border_of_their_image() -> None:
     boxes = BOXES + np.array([0, 0, 30, 30])  # the images are 400 wide and high
-    found = fixes(opinion(p_box=(0, 0, 0.9), boxes=boxes), Kind.BAD_BOX)
-    assert found.new_boxes.tolist() == [[300, 300, 400, 400]]
+    made_fixes = fixes(opinion(p_box=(0, 0, 0.9), boxes=boxes), Kind.BAD_BOX)
+    assert made_fixes.new_boxes.tolist() == [[300, 300, 400, 400]]
 
 
 def test_a_duplicate_goes_and_names_the_one_that_stays() -> None:
     repeats = Repeats(np.array([1]), np.array([0]), np.array([0.7]), UNKNOWN_SHARE)
-    found = fixes(opinion(repeats=repeats), Kind.DUPLICATE)
-    assert found.ids == ["duplicate:2"]
-    assert found.rows.tolist() == [1]
-    assert found.kept_rows.tolist() == [0]
-    assert found.new_labels.tolist() == [-1]
-    assert np.isnan(found.new_boxes).all()
+    made_fixes = fixes(opinion(repeats=repeats), Kind.DUPLICATE)
+    assert made_fixes.ids == ["duplicate:2"]
+    assert made_fixes.rows.tolist() == [1]
+    assert made_fixes.kept_rows.tolist() == [0]
+    assert made_fixes.new_labels.tolist() == [-1]
+    assert np.isnan(made_fixes.new_boxes).all()
 
 
 def test_missing_objects_keep_both_probabilities() -> None:
@@ -110,11 +112,11 @@ def test_missing_objects_keep_both_probabilities() -> None:
         np.array([[0, 0, 20, 20], [350, 350, 420, 420.0]]),
     )
     missing = UnexplainedDetections(np.array([1]), np.array([0.6]), np.array([0.3]), UNKNOWN_SHARE)
-    found = make_missing_fixes(dataset(), detected, opinion(missing=missing))
-    assert found.ids == ["missing:2:dog:350,350,400,400"]
-    assert found.new_boxes.tolist() == [[350, 350, 400, 400]]
-    assert found.image_rows.tolist() == [1]
-    assert (found.p_wrong.tolist(), found.p_fix.tolist()) == ([0.6], [0.3])
+    made_fixes = make_missing_fixes(dataset(), detected, opinion(missing=missing))
+    assert made_fixes.ids == ["missing:2:dog:350,350,400,400"]
+    assert made_fixes.new_boxes.tolist() == [[350, 350, 400, 400]]
+    assert made_fixes.image_rows.tolist() == [1]
+    assert (made_fixes.p_wrong.tolist(), made_fixes.p_fix.tolist()) == ([0.6], [0.3])
 
 
 def test_slivers_without_area_are_not_proposed() -> None:
@@ -125,11 +127,11 @@ def test_slivers_without_area_are_not_proposed() -> None:
         np.array([[0, 10, 20, 10.001], [350, 350, 420, 420], [400, 0, 450, 30.0]]),
     )
     missing = UnexplainedDetections(np.arange(3), np.full(3, 0.6), np.full(3, 0.3), UNKNOWN_SHARE)
-    found = make_missing_fixes(dataset(), detected, opinion(missing=missing))
-    assert found.ids == ["missing:2:dog:350,350,400,400"]  # the last one lies beside its image
+    made_fixes = make_missing_fixes(dataset(), detected, opinion(missing=missing))
+    assert made_fixes.ids == ["missing:2:dog:350,350,400,400"]  # the last one lies beside its image
 
 
 def test_the_surest_fixes_come_first_and_equals_by_name() -> None:
-    found = fixes(opinion(p_label=(0.5, 0.9, 0.5)), Kind.WRONG_LABEL)
-    turned = found.take(np.array([2, 0, 1]))
+    made_fixes = fixes(opinion(p_label=(0.5, 0.9, 0.5)), Kind.WRONG_LABEL)
+    turned = made_fixes.take(np.array([2, 0, 1]))
     assert join_fixes([turned]).ids == ["wrong-label:2", "wrong-label:1", "wrong-label:3"]

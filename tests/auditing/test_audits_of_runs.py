@@ -24,7 +24,7 @@ from tests.auditing.audit_scenes import LABELS, Noise, calibration_error, scene
 from tests.fabricated_runs import KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
 
 
-def told(run: Path, **figures: float) -> Path:
+def set_summary(run: Path, **figures: float) -> Path:
     """Add figures of a last pass to a run's metrics."""
     runs.open_run(run).append_metrics({"step": 1, **figures})
     return run
@@ -55,7 +55,7 @@ def test_a_preferred_label_gets_its_share_of_the_rest(tmp_path: Path) -> None:
 def test_the_mean_probability_is_the_noise_that_the_run_estimated(tmp_path: Path) -> None:
     losses = (0.05, 0.1, 2.0, 4.0)
     run = small(tmp_path, *(Visit(0, row, KEPT, loss=one) for row, one in enumerate(losses)))
-    told(run, label_noise=0.4, tau=1.0)
+    set_summary(run, label_noise=0.4, tau=1.0)
     opened = open_run_with_history(run)
     rows = find_judged_rows(opened)
     found = judge_by_losses(opened, rows, gather_run_evidence(opened, rows))
@@ -72,8 +72,8 @@ def test_the_mean_probability_is_the_noise_that_the_run_estimated(tmp_path: Path
 def test_log_odds_rise_as_steeply_as_the_run_says(tmp_path: Path) -> None:
     losses = (0.05, 0.1, 2.0, 4.0)
     run = small(tmp_path, *(Visit(0, row, KEPT, loss=one) for row, one in enumerate(losses)))
-    told(run, label_noise=0.1, tau=9.0)
-    told(run, label_noise=0.4, tau=0.5)  # what was said last counts
+    set_summary(run, label_noise=0.1, tau=9.0)
+    set_summary(run, label_noise=0.4, tau=0.5)  # what was said last counts
     opened = open_run_with_history(run)
     rows = find_judged_rows(opened)
     found = judge_by_losses(opened, rows, gather_run_evidence(opened, rows))
@@ -88,7 +88,7 @@ def test_a_preferred_label_is_as_probable_as_its_share_of_what_speaks_for_others
     tmp_path: Path,
 ) -> None:
     run = small(tmp_path, Visit(0, 0, RELABELLED, label=2, loss=math.log(4), confidence=0.8))
-    told(run, label_noise=0.4, tau=1.0)
+    set_summary(run, label_noise=0.4, tau=1.0)
     opened = open_run_with_history(run)
     rows = find_judged_rows(opened)
     found = judge_by_losses(opened, rows, gather_run_evidence(opened, rows))
@@ -110,7 +110,7 @@ def test_what_a_run_saw_is_computed_back_from_what_it_trained_on(tmp_path: Path)
     # the annotated box is (10, 10, 30, 50); 0.4 of it and 0.6 of (20, 10, 30, 50)
     box = (16.0, 10.0, 30.0, 50.0)
     run = small(tmp_path, Visit(0, 0, KEPT, loss=0.1, box=box))
-    told(run, keep=0.4)
+    set_summary(run, keep=0.4)
     opened = open_run_with_history(run)
     assert read_annotated_share(opened.run) == 0.4
     found = gather_run_evidence(opened, find_judged_rows(opened))
@@ -119,7 +119,7 @@ def test_what_a_run_saw_is_computed_back_from_what_it_trained_on(tmp_path: Path)
 
 def test_boxes_that_are_nearly_the_annotated_ones_say_nothing(tmp_path: Path) -> None:
     run = small(tmp_path, Visit(0, 0, KEPT, loss=0.1, box=(16.0, 10.0, 30.0, 50.0)))
-    told(run, keep=0.96)
+    set_summary(run, keep=0.96)
     opened = open_run_with_history(run)
     assert np.isnan(gather_run_evidence(opened, find_judged_rows(opened)).boxes).all()
 
@@ -135,7 +135,7 @@ def test_boxes_follow_the_annotated_ones_by_as_much_as_the_noise_looks_smaller(
         Visit(0, row, KEPT, loss=0.1, confidence=0.9, box=tuple(box))
         for row, box in enumerate(halves.tolist())
     ]
-    run = told(finished_run(tmp_path / "run", str(tmp_path / "data"), visits), box_noise=0.3)
+    run = set_summary(finished_run(tmp_path / "run", str(tmp_path / "data"), visits), box_noise=0.3)
     opened = open_run_with_history(run)
     rows = find_judged_rows(opened)
     assert gather_run_evidence(opened, rows).pull == pytest.approx(0.5, abs=0.1)
@@ -151,7 +151,7 @@ def test_the_box_noise_of_a_run_is_the_one_that_the_run_estimated(tmp_path: Path
         for row, box in enumerate(halves.tolist())
     ]
     run = finished_run(tmp_path / "run", str(tmp_path / "data"), visits)
-    told(run, box_noise=0.3, box_noise_low=0.26, box_noise_high=0.35)
+    set_summary(run, box_noise=0.3, box_noise_low=0.26, box_noise_high=0.35)
     audit = audit_run(run).audit
     assert audit.box_noise == Share(0.3, 0.26, 0.35)
     is_bad = compute_iou(dataset.boxes, true_boxes) < GOOD_IOU
@@ -198,7 +198,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, n
         for row, loss in enumerate(losses.tolist())
     ]
     run = finished_run(folder / "run", str(folder / "data"), visits)
-    return told(run, label_noise=0.2, tau=1.0), is_wrong, one.true_labels
+    return set_summary(run, label_noise=0.2, tau=1.0), is_wrong, one.true_labels
 
 
 def test_wrong_labels_of_a_run_are_listed_with_probabilities_that_hold(
@@ -212,12 +212,12 @@ def test_wrong_labels_of_a_run_are_listed_with_probabilities_that_hold(
     assert len(own) > 100
     assert (own.new_labels == true[own.rows]).mean() > 0.9
     assert (run / FIXES_FILE).is_file()
-    told = audited.run.read_json(AUDIT_FILE)
-    assert told is not None
-    assert told["evidence"] == "training run"
-    assert set(told["rates"]) == {"wrong_labels", "bad_boxes", "duplicates"}
-    assert told["probe"] is None
-    assert any("--predictions" in note for note in told["notes"])
+    document = audited.run.read_json(AUDIT_FILE)
+    assert document is not None
+    assert document["evidence"] == "training run"
+    assert set(document["rates"]) == {"wrong_labels", "bad_boxes", "duplicates"}
+    assert document["probe"] is None
+    assert any("--predictions" in note for note in document["notes"])
     assert set(LABELS) == set(audited.dataset.label_names)
 
 

@@ -29,14 +29,14 @@ def drawn_residuals(noise: float, error: float) -> tuple[Floats, Mask]:
     """Residuals of the model's own kind; one box in ten has an edge that does not count."""
     random = np.random.default_rng(0)
     factors = np.where(random.random((NUMBER, 1)) < NARROW_SHARE, 1, WIDE_FACTOR)
-    found = (
+    result = (
         random.uniform(-noise, noise, (NUMBER, 4)) - random.normal(0, error, (NUMBER, 4)) * factors
     )
-    return found, random.random((NUMBER, 4)) > 0.025
+    return result, random.random((NUMBER, 4)) > 0.025
 
 
-def torch_counts(found: Floats, is_counted: Mask) -> torch.Tensor:
-    return box_noise.count_residuals(torch.tensor(found), torch.tensor(is_counted))
+def torch_counts(residuals: Floats, is_counted: Mask) -> torch.Tensor:
+    return box_noise.count_residuals(torch.tensor(residuals), torch.tensor(is_counted))
 
 
 def test_the_fitness_of_centre_matching_is_the_same() -> None:
@@ -49,17 +49,17 @@ def test_residuals_and_their_counts_are_the_same() -> None:
     annotated, shifts = random_boxes(0), np.random.default_rng(1).normal(0, 8, (NUMBER, 4))
     detected = annotated + shifts
     detected[:, 2:] = np.maximum(detected[:, 2:], detected[:, :2] + 1)
-    found = boxes.compute_residuals(
+    result = boxes.compute_residuals(
         annotated, detected, boxes.estimate_true_sides(annotated, detected, trust=0.0)
     )
     is_free = boxes.mark_free_edges(detected, np.tile(IMAGE, (NUMBER, 1)))
     in_torch, is_free_in_torch = box_noise.edge_residuals(
         torch.tensor(annotated)[None], torch.tensor(detected)[None], torch.tensor([IMAGE[::-1]])
     )
-    assert found == pytest.approx(in_torch[0].numpy(), rel=1e-12)
+    assert result == pytest.approx(in_torch[0].numpy(), rel=1e-12)
     assert is_free.tolist() == is_free_in_torch[0].tolist()
-    counts = box_likelihood.count_residuals(found, is_free)
-    assert counts.tolist() == torch_counts(found, is_free).tolist()
+    counts = box_likelihood.count_residuals(result, is_free)
+    assert counts.tolist() == torch_counts(result, is_free).tolist()
 
 
 @pytest.mark.parametrize("follows", [-0.2, 0.1, 0.4, 0.9])
@@ -69,8 +69,8 @@ def test_the_pull_is_the_same(follows: float) -> None:
     answers = follows * shifts + random.normal(0, 0.05, (NUMBER, 4))
     everywhere = torch.ones(NUMBER, 4, dtype=torch.bool)
     sums = box_noise.pull_sums(torch.tensor(shifts), torch.tensor(answers), everywhere)
-    found, is_counted = drawn_residuals(0.2, 0.05)
-    counts = torch_counts(found, is_counted)
+    result, is_counted = drawn_residuals(0.2, 0.05)
+    counts = torch_counts(result, is_counted)
     plain, pulled = box_noise.fit_box_noise(counts), box_noise.fit_box_noise(counts, sums)
     assert boxes.estimate_pull(shifts, answers) == pytest.approx(
         1 - plain.noise / pulled.noise, abs=1e-9
@@ -106,10 +106,10 @@ def test_on_the_same_grid_the_likelihood_is_the_same(narrow: float) -> None:
 @pytest.mark.parametrize("error", [0.03, 0.06])
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.2, 0.3, 0.4])
 def test_the_estimated_noise_is_the_same(noise: float, error: float) -> None:
-    found, is_counted = drawn_residuals(noise, error)
+    result, is_counted = drawn_residuals(noise, error)
     confidences = np.random.default_rng(1).random(NUMBER)
-    in_numpy = boxes.fit_residuals(found, is_counted, confidences)
-    in_torch = box_noise.fit_box_noise(torch_counts(found, is_counted))
+    in_numpy = boxes.fit_residuals(result, is_counted, confidences)
+    in_torch = box_noise.fit_box_noise(torch_counts(result, is_counted))
     assert in_numpy.noise == pytest.approx(in_torch.noise, abs=1e-3)
     assert in_numpy.noise == pytest.approx(noise, abs=2e-3)
     assert (in_numpy.low, in_numpy.high) == pytest.approx((in_torch.low, in_torch.high))

@@ -36,7 +36,7 @@ def result(
     labels, boxes, presence = (*noise, None)[:3]
     variant = others.get("variant", {})
     name = "~".join([method, *(f"{key}.{value}" for key, value in variant.items())])
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "cell": f"{'-'.join(map(str, noise))}-{name}-{seed}".replace(":", ""),
         "scale": "voc320",
         "noise": Noise(labels, boxes, seed if any(noise) else 0, presence),
@@ -50,7 +50,7 @@ def result(
         "seconds": 60.0,
         "scores": {} if ap50 is None else {"voc_ap50_area": ap50, "voc_ap50_11point": ap50 - 0.01},
     }
-    return Result(**(told | others))
+    return Result(**(values | others))
 
 
 def noisy_hash(noise: tuple[str | None, ...], seed: int) -> str:

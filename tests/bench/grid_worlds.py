@@ -1,4 +1,4 @@
-"""Small grids for tests: few toys, a pass or two, and processes that only pretend to train."""
+"""Small grids for tests: few toys, an epoch or two, and processes that only pretend to train."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,14 +29,14 @@ QUICK = {
 
 def request(toys: Path, out: Path, name: str = "table1", **others: object) -> GridRequest:
     """A part of a grid on few toys, trained for a moment."""
-    told: dict[str, object] = {
+    options: dict[str, object] = {
         "scale": "voc320",
         "data": (f"{toys}:train",),
         "val": (f"{toys}:val",),
         "only": ("label40-box40-mend-0",),
         "changes": QUICK,
     }
-    return GridRequest(names=(name,), out=out, **{**told, **others})  # type: ignore[arg-type]
+    return GridRequest(names=(name,), out=out, **{**options, **others})  # type: ignore[arg-type]
 
 
 def ready(toys: Path, out: Path, name: str = "table1", **others: object) -> Plan:

@@ -25,7 +25,9 @@ def noisy() -> AuditFigures:
 def test_the_audit_ranks_errors_better_than_others_in_every_kind_they_know(
     noisy: AuditFigures, finder: str
 ) -> None:
-    table = {(one.finder, one.kind): one.average_precision for one in noisy.comparison.scores}
+    table = {
+        (score.finder, score.kind): score.average_precision for score in noisy.comparison.scores
+    }
     kinds = [kind for name, kind in table if name == finder]
     assert kinds
     behind = {

@@ -27,17 +27,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     clean = audit_data.audited(audit_data.CLEAN)
     dataset: Dataset = clean.dataset.take_images(np.arange(NUM_IMAGES))
     dataset.save(folder / "clean", images_as="none")
-    found = clean.predictions
-    rows = np.flatnonzero(found.image_rows < NUM_IMAGES)
+    predictions = clean.predictions
+    rows = np.flatnonzero(predictions.image_rows < NUM_IMAGES)
     results = [
         {
-            "image_id": int(dataset.images.ids[found.image_rows[row]]),
-            "category_name": dataset.label_names[found.labels[row]],
+            "image_id": int(dataset.images.ids[predictions.image_rows[row]]),
+            "category_name": dataset.label_names[predictions.labels[row]],
             "bbox": [
-                *found.boxes[row, :2].tolist(),
-                *(found.boxes[row, 2:] - found.boxes[row, :2]).tolist(),
+                *predictions.boxes[row, :2].tolist(),
+                *(predictions.boxes[row, 2:] - predictions.boxes[row, :2]).tolist(),
             ],
-            "score": float(found.scores[row]),
+            "score": float(predictions.scores[row]),
         }
         for row in rows.tolist()
     ]

@@ -29,7 +29,7 @@ def cell(seed: int = 0, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def ranked(ours: float, theirs: float | None) -> list[dict[str, Any]]:
+def make_scores(ours: float, theirs: float | None) -> list[dict[str, Any]]:
     rows = [("boxmend", ours), ("short rules", theirs)]
     return [{"kind": "wrong label", "finder": name, "ap": ap} for name, ap in rows]
 
@@ -41,12 +41,12 @@ def ranked(ours: float, theirs: float | None) -> list[dict[str, Any]]:
 def test_a_hundredth_is_a_tie_with_the_best_other_finder(
     ours: float, theirs: float, verdict: str
 ) -> None:
-    (row,) = make_tables([cell(ranking=ranked(ours, theirs))]).ranking
+    (row,) = make_tables([cell(ranking=make_scores(ours, theirs))]).ranking
     assert row.verdict == verdict
 
 
 def test_average_precisions_are_means_over_seeds_and_unknown_kinds_stay_empty() -> None:
-    cells = [cell(0), cell(1, ranking=ranked(0.7, None), errors={"wrong label": 20})]
+    cells = [cell(0), cell(1, ranking=make_scores(0.7, None), errors={"wrong label": 20})]
     (row,) = make_tables(cells).ranking
     assert list(row.ap) == list(name_finders())
     assert row.ap["boxmend"] == pytest.approx(0.6)

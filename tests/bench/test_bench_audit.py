@@ -27,19 +27,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = np.arange(KEPT)
     audit_data.clean_dataset().take_images(rows).save(folder / "clean", images_as="none")
     audited.dataset.take_images(rows).save(folder / "noisy", images_as="none")
-    found = audited.predictions
+    predictions = audited.predictions
     results = [
         {
-            "image_id": int(audited.dataset.images.ids[found.image_rows[k]]),
-            "category_name": audited.dataset.label_names[found.labels[k]],
+            "image_id": int(audited.dataset.images.ids[predictions.image_rows[k]]),
+            "category_name": audited.dataset.label_names[predictions.labels[k]],
             "bbox": [
-                *found.boxes[k, :2].tolist(),
-                *(found.boxes[k, 2:] - found.boxes[k, :2]).tolist(),
+                *predictions.boxes[k, :2].tolist(),
+                *(predictions.boxes[k, 2:] - predictions.boxes[k, :2]).tolist(),
             ],
-            "score": float(found.scores[k]),
+            "score": float(predictions.scores[k]),
         }
-        for k, (x, y, right, bottom) in enumerate(found.boxes.tolist())
-        if found.image_rows[k] < KEPT
+        for k, (x, y, right, bottom) in enumerate(predictions.boxes.tolist())
+        if predictions.image_rows[k] < KEPT
     ]
     (folder / "predictions.json").write_text(json.dumps(results))
     return folder
@@ -64,7 +64,7 @@ def answer(world: Path) -> dict[str, Any]:
 
 
 def test_the_answer_has_all_finders_by_kind(answer: dict[str, Any]) -> None:
-    table = {(one["kind"], one["finder"]): one for one in answer["finders"]["scores"]}
+    table = {(score["kind"], score["finder"]): score for score in answer["finders"]["scores"]}
     assert {finder for _, finder in table} == {"boxmend", *OTHERS}
     assert {kind for kind, finder in table if finder == "boxmend"} == {
         *("wrong label", "bad box", "missing", "spurious", "duplicate")
@@ -119,7 +119,7 @@ def test_a_note_says_that_the_truth_has_no_missing_annotations(
     printed = capsys.readouterr()
     result = json.loads(printed.out)
     assert result["missing"] is None
-    assert "missing" not in {one["kind"] for one in result["finders"]["scores"]}
+    assert "missing" not in {score["kind"] for score in result["finders"]["scores"]}
     assert "give the clean dataset by --truth" in printed.err
 
 

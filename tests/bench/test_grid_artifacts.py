@@ -43,7 +43,7 @@ def record(lived: Plan) -> RunRecord:
     folder = lived.folder(lived.cells[0])
     opened = open_run_with_history(folder / "run")
     truth = known_truth(lived.root / "noise" / "label40-box40-0", opened.dataset)
-    return RunRecord(folder.name, opened, opened.run.metrics(), truth)
+    return RunRecord(folder.name, opened, opened.run.read_metrics(), truth)
 
 
 def test_a_scored_cell_leaves_figures_and_is_small(lived: Plan) -> None:
@@ -97,13 +97,13 @@ def test_the_first_images_with_a_wrong_label_and_few_annotations_are_taken() -> 
     image_rows = np.repeat(np.arange(10), counts)
     true = np.zeros(len(image_rows), np.int64)
     labels = np.where(image_rows > 0, 1, 0)  # wrong in all images but the first
-    told: Any = SimpleNamespace(
+    record: Any = SimpleNamespace(
         dataset=SimpleNamespace(images=range(10), image_rows=image_rows, labels=labels)
     )
     truth: Any = SimpleNamespace(labels=true, is_spurious=np.zeros(len(true), np.bool_))
-    assert choose_images(told, truth) == [1, 4, 5, 6, 7]
-    told.dataset.labels = true  # clean labels: the first images with few annotations
-    assert choose_images(told, truth) == [0, 1, 4, 5, 6]
+    assert choose_images(record, truth) == [1, 4, 5, 6, 7]
+    record.dataset.labels = true  # clean labels: the first images with few annotations
+    assert choose_images(record, truth) == [0, 1, 4, 5, 6]
 
 
 def test_where_nothing_was_changed_there_is_no_picture(record: RunRecord) -> None:
@@ -135,7 +135,7 @@ def test_an_earlier_folder_is_replaced_whole(record: RunRecord, tmp_path: Path) 
     assert set(written) == set(kept.iterdir())
 
 
-def broken(*told: Any, **more: Any) -> bytes:
+def broken(*arguments: Any, **more: Any) -> bytes:
     raise OSError("no such image")
 
 
@@ -154,9 +154,9 @@ def test_what_goes_wrong_with_a_picture_costs_no_result(
 
 
 def test_cells_of_seed_0_keep_artifacts_by_default(toys: Path, tmp_path: Path) -> None:
-    def kept(**told: Any) -> list[bool]:
+    def kept(**arguments: Any) -> list[bool]:
         only = ("label40-box40-mend-?",)
-        plan = ready(toys, tmp_path / str(told), only=only, seeds=(0, 1), **told)
+        plan = ready(toys, tmp_path / str(arguments), only=only, seeds=(0, 1), **arguments)
         return [read_job(plan.folder(cell)).keep_figures for cell in plan.cells]
 
     assert kept() == [True, False]

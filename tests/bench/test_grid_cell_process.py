@@ -29,25 +29,25 @@ from tests.bench.grid_worlds import ready
 
 
 @pytest.fixture(scope="module")
-def lived(toys: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def finished_plan(toys: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """A grid of one cell that was run to its end in this process."""
     plan = ready(toys, tmp_path_factory.mktemp("grid"))
     assert run_cell(plan.folder(plan.cells[0])) is CellStatus.DONE
     return plan
 
 
-def test_a_cell_that_is_done_has_scores_hashes_and_a_line(lived: Plan, toys: Path) -> None:
-    folder = lived.folder(lived.cells[0])
+def test_a_cell_that_is_done_has_scores_hashes_and_a_line(finished_plan: Plan, toys: Path) -> None:
+    folder = finished_plan.folder(finished_plan.cells[0])
     result = read_result(folder)
     assert result is not None
-    assert read_results(lived.root / RESULTS_FILE).results == [result]
+    assert read_results(finished_plan.root / RESULTS_FILE).results == [result]
     assert (result.cell, result.scale, result.method) == (folder.name, "voc320", "mend")
     assert (result.noise.labels, result.noise.boxes) == ("symmetric:0.4", "uniform:0.4")
     assert result.error is None
     assert {"voc_ap50_area", "voc_ap50_11point", "coco_ap", "coco_ap50"} <= set(result.scores)
     assert all(value is None or 0 <= value <= 1 for value in result.scores.values())
     assert set(result.scores_by_label) == set(load(str(toys)).label_names)
-    noise = lived.root / "noise" / "label40-box40-0"
+    noise = finished_plan.root / "noise" / "label40-box40-0"
     assert result.data.noisy_sha256 == fingerprint(load(str(noise)))
     assert result.data.train_sha256 == fingerprint(load(f"{toys}:train"))
     assert result.data.val_sha256 == fingerprint(load(f"{toys}:val"))
@@ -83,8 +83,8 @@ def test_the_hash_of_the_source_changes_with_its_lines_alone(tmp_path: Path) -> 
     assert source_hash(tmp_path) != before
 
 
-def test_weights_go_when_all_is_scored_and_the_rest_stays(lived: Plan) -> None:
-    run = lived.folder(lived.cells[0]) / "run"
+def test_weights_go_when_all_is_scored_and_the_rest_stays(finished_plan: Plan) -> None:
+    run = finished_plan.folder(finished_plan.cells[0]) / "run"
     assert not list(run.glob("*.safetensors"))
     assert not (run / "checkpoint.pt").exists()
     assert Run(run).is_finished
@@ -92,11 +92,11 @@ def test_weights_go_when_all_is_scored_and_the_rest_stays(lived: Plan) -> None:
     assert (run / "metrics.jsonl").is_file()
 
 
-def test_a_cell_that_is_done_is_left_alone(lived: Plan) -> None:
-    folder = lived.folder(lived.cells[0])
+def test_a_cell_that_is_done_is_left_alone(finished_plan: Plan) -> None:
+    folder = finished_plan.folder(finished_plan.cells[0])
     before = (folder / "result.json").read_bytes()
 
-    def train(*told: Any, **more: Any) -> None:
+    def train(*arguments: Any, **more: Any) -> None:
         raise AssertionError("it was trained again")
 
     assert run_cell(folder, train) is CellStatus.DONE
@@ -117,7 +117,7 @@ def test_a_failure_is_recorded_and_another_try_counts_anew(
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
 
-    def train(*told: Any, **more: Any) -> None:
+    def train(*arguments: Any, **more: Any) -> None:
         raise RuntimeError("CUDA error: out of memory")
 
     assert run_cell(folder, train) is CellStatus.FAILED
@@ -151,7 +151,7 @@ def test_an_interruption_leaves_no_result(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
 
-    def train(*told: Any, **more: Any) -> None:
+    def train(*arguments: Any, **more: Any) -> None:
         raise Interrupted("stopped at step 3")
 
     assert run_cell(folder, train) is CellStatus.STOPPED
@@ -160,7 +160,7 @@ def test_an_interruption_leaves_no_result(toys: Path, tmp_path: Path) -> None:
     assert read_tries(folder).number == 1
 
 
-def started(folder: Path) -> "subprocess.Popen[bytes]":
+def start_cell(folder: Path) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "boxmend.bench.grids.cell_process", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
@@ -181,7 +181,7 @@ def test_a_cell_killed_in_the_middle_continues_to_the_same_end(toys: Path, tmp_p
     )
     assert run_cell(plain.folder(plain.cells[0])) is CellStatus.DONE
     folder = killed.folder(killed.cells[0])
-    process = started(folder)
+    process = start_cell(folder)
     wait_for(folder / "run" / "metrics.jsonl", lines=3)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -213,14 +213,14 @@ def test_cells_leave_with_the_runner_and_two_runners_finish_them(
     for key, value in _longer().items():
         command += ["--set", f"{key}={value}"]
 
-    def begun() -> "subprocess.Popen[bytes]":
+    def begin() -> "subprocess.Popen[bytes]":
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
 
     folders = [
         tmp_path / "voc320/cells" / f"label40-box40-{name}-0" for name in ("baseline", "mend")
     ]
-    runner = begun()
+    runner = begin()
     wait_for(folders[1] / "run" / "metrics.jsonl", lines=2)
     runner.send_signal(number)
     runner.communicate(timeout=120)
@@ -231,13 +231,13 @@ def test_cells_leave_with_the_runner_and_two_runners_finish_them(
         time.sleep(0.1)
     assert State.FAILED not in {state_of(folder) for folder in folders}
 
-    both = [begun(), begun()]
+    both = [begin(), begin()]
     answers = [json.loads(one.communicate(timeout=300)[0]) for one in both]
     assert [one.returncode for one in both] == [0, 0]
     for answer in answers:
         assert sorted(answer["done"]) == sorted(folder.name for folder in folders)
     results = read_results(tmp_path / "voc320" / RESULTS_FILE).results
-    assert sorted(one.cell for one in results) == sorted(folder.name for folder in folders)
+    assert sorted(result.cell for result in results) == sorted(folder.name for folder in folders)
     shutil.rmtree(tmp_path / "voc320")
 
 

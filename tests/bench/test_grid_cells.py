@@ -112,15 +112,17 @@ def test_a_message_about_a_missing_name_lists_the_known_ones() -> None:
 
 
 def test_only_published_methods_get_the_true_rates() -> None:
-    def told(method: str, variant: tuple[tuple[str, str], ...] = ()) -> tuple[object, object]:
+    def given_rates(
+        method: str, variant: tuple[tuple[str, str], ...] = ()
+    ) -> tuple[object, object]:
         cell = Cell("symmetric:0.4", "uniform:0.2", method, variant, 3)
         settings = cell_settings(cell, SCALES["voc320"], None, {})
         assert settings.seed == 3
         return settings.label_noise, settings.box_noise
 
-    assert told("mend-paper") == told("co-teaching") == (0.4, 0.2)
-    assert told("mend") == told("baseline") == ("auto", "auto")
-    assert told("mend", (("label_noise", TRUE_RATE), ("box_noise", TRUE_RATE))) == (0.4, 0.2)
+    assert given_rates("mend-paper") == given_rates("co-teaching") == (0.4, 0.2)
+    assert given_rates("mend") == given_rates("baseline") == ("auto", "auto")
+    assert given_rates("mend", (("label_noise", TRUE_RATE), ("box_noise", TRUE_RATE))) == (0.4, 0.2)
 
 
 def test_the_scale_paper_leaves_mend_what_it_is_on_the_same_footing() -> None:
@@ -147,7 +149,7 @@ def test_a_cell_of_two_stages_trains_the_baseline() -> None:
 
 
 def test_settings_may_be_texts() -> None:
-    told = {
+    texts = {
         "image_size": "96",
         "epochs": "6",
         "optimisation.lr": "0.5",
@@ -157,10 +159,10 @@ def test_settings_may_be_texts() -> None:
         "box_noise": "auto",
         "weights": "none",
     }
-    found = cell_settings(Cell(None, None, "mend"), SCALES["voc320"], None, told)
-    assert (found.image_size, found.epochs, found.optimisation.lr) == ("96", 6, 0.5)
-    assert (found.cuda_graph, found.mend.raw_box_share, found.weights) == (False, None, "none")
-    assert (found.label_noise, found.box_noise) == (0.25, "auto")
+    result = cell_settings(Cell(None, None, "mend"), SCALES["voc320"], None, texts)
+    assert (result.image_size, result.epochs, result.optimisation.lr) == ("96", 6, 0.5)
+    assert (result.cuda_graph, result.mend.raw_box_share, result.weights) == (False, None, "none")
+    assert (result.label_noise, result.box_noise) == (0.25, "auto")
 
 
 def test_wrong_settings_are_refused_by_name() -> None:

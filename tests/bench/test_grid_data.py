@@ -43,14 +43,14 @@ def test_noise_is_made_in_every_format_from_one_address_or_two(
             for path in sorted(toys.glob("*/*.*")):
                 path.rename(path.with_name(f"b{path.name}"))
             lists = toys / "ImageSets" / "Main" / "train.txt"
-            lists.write_text("".join(f"b{one}\n" for one in lists.read_text().split()))
+            lists.write_text("".join(f"b{word}\n" for word in lists.read_text().split()))
         addresses.append(f"{toys}:train")
     plan = ready(Path(addresses[0][:-6]), tmp_path / "out", data=tuple(addresses))
     job = job_of(plan)
-    found = noisy_data.noisy_data(plan.root, job)
+    result = noisy_data.noisy_data(plan.root, job)
     folder = plan.root / "noise" / "label40-box40-0"
-    assert addresses_in(folder) == found
-    clean, noisy = load(*addresses), load(*found)
+    assert addresses_in(folder) == result
+    clean, noisy = load(*addresses), load(*result)
     assert (len(noisy.images), len(noisy)) == (len(clean.images), len(clean))
     assert share_wrong(noisy, folder) == pytest.approx(0.4, abs=0.5 / len(clean))
     assert noisy.boxes.shape == clean.boxes.shape
@@ -64,17 +64,17 @@ def test_noise_is_made_once_however_many_ask(
     plan = ready(toys, tmp_path)
     made = []
 
-    def counted(*told: object) -> object:
-        made.append(told)
-        return write_noisy(*told)  # type: ignore[arg-type]
+    def count_call(*arguments: object) -> object:
+        made.append(arguments)
+        return write_noisy(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(noisy_data, "write_noisy", counted)
+    monkeypatch.setattr(noisy_data, "write_noisy", count_call)
     threads = [
         threading.Thread(target=noisy_data.noisy_data, args=(plan.root, job_of(plan)))
         for _ in range(4)
     ]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     for one in threads:
         one.join()
     assert len(made) == 1
@@ -82,10 +82,10 @@ def test_noise_is_made_once_however_many_ask(
 
 def test_clean_cells_share_a_folder_with_its_truth(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, only=("label0-box0-*",), seeds=(0, 1))
-    found = [noisy_data.noisy_data(plan.root, read_job(plan.folder(one))) for one in plan.cells]
-    assert found[0] == found[1]
+    listed = [noisy_data.noisy_data(plan.root, read_job(plan.folder(cell))) for cell in plan.cells]
+    assert listed[0] == listed[1]
     folder = plan.root / "noise" / "label0-box0"
-    noisy = load(*found[0])
+    noisy = load(*listed[0])
     assert share_wrong(noisy, folder) == 0
     assert noisy.boxes.tolist() == load(f"{toys}:train").boxes.tolist()
 
@@ -120,10 +120,10 @@ def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_pat
     assert (folder / "noise.json").read_bytes() == record
 
     shutil.rmtree(folder / "images")
-    told = json.loads(record)
-    told["files"] = dict.fromkeys(told["files"], "0" * 64)
-    del told["digest"]
-    (folder / "noise.json").write_text(json.dumps(told))
+    document = json.loads(record)
+    document["files"] = dict.fromkeys(document["files"], "0" * 64)
+    del document["digest"]
+    (folder / "noise.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match="new noise on the same data is different"):
         noisy_data.noisy_data(plan.root, job)
 
@@ -147,7 +147,7 @@ def test_what_was_left_by_a_kill_is_no_hindrance(toys: Path, tmp_path: Path) -> 
 
 def test_the_second_stage_waits_for_the_first(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, "two-stage", only=("*-two-stage-0",))
-    assert [one.name for one in plan.cells] == [NOISY.name, "label40-box40-two-stage-0"]
+    assert [cell.name for cell in plan.cells] == [NOISY.name, "label40-box40-two-stage-0"]
     with pytest.raises(BoxmendError, match="needs label40-box40-mend-0, which is not done"):
         mended_data(plan.root, read_job(plan.folder(plan.cells[1])))
 
@@ -159,8 +159,8 @@ def test_unusable_data_are_refused_before_anything_is_trained(toys: Path, tmp_pa
     bare.write_text(json.dumps(document))
     with pytest.raises(DataError, match=r"--val .*its images are missing, like .*copy them"):
         ready(toys, tmp_path / "out", val=(str(bare),))
-    for one in document["categories"]:
-        one["name"] = f"other {one['name']}"
+    for category in document["categories"]:
+        category["name"] = f"other {category['name']}"
     bare.write_text(json.dumps(document))
     (bare.parent / "images").symlink_to(toys / "images")
     with pytest.raises(DataError, match="has no class of the training data"):

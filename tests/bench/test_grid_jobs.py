@@ -37,7 +37,7 @@ def test_the_folder_determines_the_state(toys: Path, tmp_path: Path) -> None:
     assert state_of(folder) is State.FAILED
     pretended(folder)
     assert state_of(folder) is State.DONE
-    assert [one.error for one in read_results(plan.root / RESULTS_FILE).results] == [
+    assert [result.error for result in read_results(plan.root / RESULTS_FILE).results] == [
         "out of luck",
         None,
     ]

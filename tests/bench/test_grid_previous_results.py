@@ -20,8 +20,8 @@ BOTH = (MEND, BR)
 STAGES = (MEND, "label40-box40-two-stage-0")
 
 
-def changed(one: Result, **fields: Any) -> Result:
-    return msgspec.structs.replace(one, **fields)
+def change_result(result: Result, **fields: Any) -> Result:
+    return msgspec.structs.replace(result, **fields)
 
 
 def names(plan: Plan) -> list[str]:
@@ -36,8 +36,8 @@ def line(toys: Path, tmp_path: Path) -> Result:
 
 
 def with_lines(path: Path, *lines: Result) -> tuple[Path, ...]:
-    for one in lines:
-        append_result(path, one)
+    for line in lines:
+        append_result(path, line)
     return (path,)
 
 
@@ -57,7 +57,7 @@ def test_a_cell_that_has_a_line_is_not_run_again(toys: Path, tmp_path: Path, lin
 def test_where_data_and_weights_lay_and_versions_do_not_count(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
-    elsewhere = changed(
+    elsewhere = change_result(
         line,
         data=msgspec.structs.replace(line.data, addresses={"train": ["VOC:trainval"]}),
         versions={"boxmend": "0.0.9"},
@@ -72,23 +72,24 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
     weights = tmp_path / "w.safetensors"
     weights.write_bytes(b"weights")
     changes = {name: value for name, value in QUICK.items() if name != "weights"}
-    told: dict[str, Any] = {"only": (MEND,), "weights": weights, "changes": changes}
-    plan = ready(toys, tmp_path / "there", **told)
+    options: dict[str, Any] = {"only": (MEND,), "weights": weights, "changes": changes}
+    plan = ready(toys, tmp_path / "there", **options)
     line = pretended(plan.folder(plan.cells[0]))
     job = read_job(plan.folder(plan.cells[0]))
     assert "w.safetensors sha256:" in line.settings["weights"]
     renamed = line.settings["weights"].replace("w.safetensors", "other.safetensors")
     assert (
-        result_differences(changed(line, settings={**line.settings, "weights": renamed}), job) == []
+        result_differences(change_result(line, settings={**line.settings, "weights": renamed}), job)
+        == []
     )
     weights.write_bytes(b"others")
     done = with_lines(tmp_path / "brought.jsonl", line)
     with pytest.raises(UsageError, match=r"settings.weights: 'sha256:\w+', now 'sha256:\w+'"):
-        ready(toys, tmp_path / "here", done=done, **told)
+        ready(toys, tmp_path / "here", done=done, **options)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "difference"),
     [
         ({"seed": 4}, "seed: 4, now 0"),
         ({"method": "br"}, "method: 'br', now 'mend'"),
@@ -96,12 +97,12 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
     ],
 )
 def test_differences_between_cells_are_listed(
-    fields: dict[str, Any], told: str, toys: Path, tmp_path: Path, line: Result
+    fields: dict[str, Any], difference: str, toys: Path, tmp_path: Path, line: Result
 ) -> None:
-    done = with_lines(tmp_path / "brought.jsonl", changed(line, **fields))
+    done = with_lines(tmp_path / "brought.jsonl", change_result(line, **fields))
     with pytest.raises(UsageError, match="--done has results of these cells") as refused:
         ready(toys, tmp_path / "here", only=BOTH, done=done)
-    assert told in str(refused.value)
+    assert difference in str(refused.value)
     assert not (tmp_path / "here" / "voc320" / "cells").exists()
 
 
@@ -114,7 +115,7 @@ def test_a_line_of_other_settings_or_data_is_refused_or_run_anew(
         "mend": {**line.settings["mend"], "raw_box_min_share": 0.9},
     }
     data = msgspec.structs.replace(line.data, val_sha256="0" * 64)
-    done = with_lines(tmp_path / "brought.jsonl", changed(line, settings=settings, data=data))
+    done = with_lines(tmp_path / "brought.jsonl", change_result(line, settings=settings, data=data))
     with pytest.raises(UsageError) as refused:
         ready(toys, tmp_path / "here", only=BOTH, done=done)
     for text in (
@@ -136,43 +137,43 @@ def test_settings_of_other_methods_and_ones_not_written_down_do_not_count(
     folder = tmp_path / "there" / "voc320" / "cells" / MEND
     job = read_job(folder)
     other = {**line.settings, "published": {"queue_length": 7}}
-    assert result_differences(changed(line, settings=other), job) == []
+    assert result_differences(change_result(line, settings=other), job) == []
     older = {name: value for name, value in line.settings.items() if name != "difficult"}
-    assert result_differences(changed(line, settings=older), job) == []
+    assert result_differences(change_result(line, settings=older), job) == []
 
 
 def test_numbers_that_are_left_to_the_detector_are_as_it_has_them(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
     job = read_job(tmp_path / "there" / "voc320" / "cells" / MEND)
-    told = changed(line, settings={**line.settings, "proposals": 150})
-    assert result_differences(told, job) == ["settings.proposals: 150, now 300"]
+    changed_line = change_result(line, settings={**line.settings, "proposals": 150})
+    assert result_differences(changed_line, job) == ["settings.proposals: 150, now 300"]
     left = msgspec.structs.replace(job, settings={**job.settings, "proposals": None})
-    assert result_differences(told, left) == []
+    assert result_differences(changed_line, left) == []
 
 
 def test_of_several_lines_the_last_that_fits_counts(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
-    other = changed(line, settings={**line.settings, "epochs": 7})
-    failed = changed(line, error="out of luck", scores={})
+    other = change_result(line, settings={**line.settings, "epochs": 7})
+    failed = change_result(line, error="out of luck", scores={})
     done = with_lines(tmp_path / "brought.jsonl", line, line, other, failed)
     plan = ready(toys, tmp_path / "here", only=BOTH, done=done)
     assert plan.previous[MEND].number == 2
 
 
 def test_a_failed_line_is_no_result(toys: Path, tmp_path: Path, line: Result) -> None:
-    done = with_lines(tmp_path / "brought.jsonl", changed(line, error="no", scores={}))
+    done = with_lines(tmp_path / "brought.jsonl", change_result(line, error="no", scores={}))
     assert sorted(names(ready(toys, tmp_path / "here", only=BOTH, done=done))) == sorted(BOTH)
 
 
 def test_lines_of_another_scale_are_passed_over(toys: Path, tmp_path: Path, line: Result) -> None:
-    done = with_lines(tmp_path / "brought.jsonl", changed(line, scale="paper"))
+    done = with_lines(tmp_path / "brought.jsonl", change_result(line, scale="paper"))
     assert MEND in names(ready(toys, tmp_path / "here", only=BOTH, done=done))
 
 
 def test_what_was_done_here_counts_before_lines(toys: Path, tmp_path: Path, line: Result) -> None:
-    other = changed(line, settings={**line.settings, "epochs": 7})
+    other = change_result(line, settings={**line.settings, "epochs": 7})
     done = with_lines(tmp_path / "brought.jsonl", other)
     plan = ready(toys, tmp_path / "there", only=BOTH, done=done)  # where the line was made
     assert dict(plan.previous) == {}
@@ -185,7 +186,7 @@ def stages(toys: Path, out: Path) -> tuple[Result, Result]:
     """Lines of a first and a second stage that belong together."""
     plan = ready(toys, out, "two-stage", only=STAGES)
     first, second = (pretended(plan.folder(cell)) for cell in plan.cells)
-    return first, changed(second, started="2026-11-16T01:00:00+00:00")
+    return first, change_result(second, started="2026-11-16T01:00:00+00:00")
 
 
 def test_a_first_stage_of_which_there_is_a_line_alone_is_trained_again(
@@ -214,13 +215,13 @@ def test_a_first_stage_that_nothing_is_left_for_is_not_run(toys: Path, tmp_path:
 
 def test_a_second_stage_of_an_older_first_one_is_stale(toys: Path, tmp_path: Path) -> None:
     first, second = stages(toys, tmp_path / "there")
-    older = changed(first, settings={**first.settings, "epochs": 7})
-    anew = changed(first, started="2026-11-16T02:00:00+00:00")
-    done = with_lines(tmp_path / "done.jsonl", older, second, anew)
+    older = change_result(first, settings={**first.settings, "epochs": 7})
+    newer = change_result(first, started="2026-11-16T02:00:00+00:00")
+    done = with_lines(tmp_path / "done.jsonl", older, second, newer)
     with pytest.raises(UsageError, match=f"needs {STAGES[0]}, which was run again since"):
         ready(toys, tmp_path / "here", "two-stage", only=STAGES, done=done)
-    told: dict[str, Any] = {"only": STAGES, "done": done, "ignore_differing": True}
-    plan = ready(toys, tmp_path / "here", "two-stage", **told)
+    options: dict[str, Any] = {"only": STAGES, "done": done, "ignore_differing": True}
+    plan = ready(toys, tmp_path / "here", "two-stage", **options)
     assert names(plan) == list(STAGES)
     assert plan.retrained == {STAGES[0]: STAGES[1]}
 
@@ -260,7 +261,7 @@ def test_folders_stand_for_the_files_in_them(tmp_path: Path, line: Result) -> No
     for place in (RESULTS_FILE, f"voc320/{RESULTS_FILE}"):
         append_result(tmp_path / "grid" / place, line)
     files = result_files([tmp_path / "grid", tmp_path / "grid" / RESULTS_FILE])
-    assert [str(one.relative_to(tmp_path)) for one in files] == [
+    assert [str(file.relative_to(tmp_path)) for file in files] == [
         f"grid/{RESULTS_FILE}",
         f"grid/voc320/{RESULTS_FILE}",
     ]

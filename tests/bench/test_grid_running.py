@@ -43,7 +43,7 @@ def test_every_cell_is_run_once_and_never_again(toys: Path, tmp_path: Path) -> N
     assert executor.started == names
     assert sorted(ended.done) == sorted(names)
     assert (ended.failed, ended.stopped, ended.was_stopped) == ({}, [], False)
-    assert max(len(one.running) for one in updates) == 2
+    assert max(len(update.running) for update in updates) == 2
     assert (updates[-1].done, updates[-1].left) == (4, 0)
     again = Pretending(2)
     assert sorted(run_grid(plan, again).done) == sorted(names)
@@ -86,7 +86,9 @@ def test_a_killed_cell_is_recorded_and_continued_by_the_next_call(
     ended = run_grid(plan, Pretending(2, lr=-signal.SIGKILL))
     assert "killed by SIGKILL" in ended.failed["label40-box40-lr-0"]
     assert "--jobs" in ended.failed["label40-box40-lr-0"]
-    (killed,) = [one for one in read_results(plan.root / RESULTS_FILE).results if one.error]
+    (killed,) = [
+        result for result in read_results(plan.root / RESULTS_FILE).results if result.error
+    ]
     assert killed.cell == "label40-box40-lr-0"
     executor = Pretending(2)
     assert run_grid(plan, executor).failed == {}
@@ -197,8 +199,8 @@ def test_sigterm_is_passed_on_and_a_second_one_kills(toys: Path, tmp_path: Path)
     assert signal.getsignal(signal.SIGTERM) is before
     assert ended.was_stopped
     assert len(ended.stopped) == 2
-    assert [one.asked[0] for one in endings] == ["stop", "stop"]
-    assert all("kill" in one.asked for one in endings)
+    assert [ending.asked[0] for ending in endings] == ["stop", "stop"]
+    assert all("kill" in ending.asked for ending in endings)
 
 
 def test_no_cell_is_started_when_the_time_is_over_and_those_that_run_end(
@@ -244,7 +246,7 @@ def test_time_left_uses_finished_cells(toys: Path, tmp_path: Path) -> None:
     run_grid(plan, Pretending(1), show=updates.append)
     assert updates[0].seconds_left is None
     # One is done, took 2 s; one runs, begun just now; two wait, and there is one slot.
-    second = next(one for one in updates if one.done == 1 and one.running)
+    second = next(update for update in updates if update.done == 1 and update.running)
     assert second.seconds_left == pytest.approx(2 + 2 * 2, abs=0.5)
 
 
@@ -259,7 +261,7 @@ def test_time_left_uses_the_epochs_of_a_running_cell(toys: Path, tmp_path: Path)
     (folder / RUN_FOLDER / "metrics.jsonl").write_text(text)
     updates = list[GridProgress]()
     run_grid(plan, Pretending(1), show=updates.append)
-    # It is taken up after three of four passes, which took 30 s in an earlier try: 10 s are left.
+    # It continues after three of four epochs, which took 30 s in an earlier try: 10 s are left.
     assert updates[0].running[0].epochs_done == 3
     assert updates[0].seconds_left == pytest.approx(10, abs=1.5)
 

@@ -22,7 +22,7 @@ pytest.importorskip("submitit")
 
 
 class Job:
-    """What submitit tells of a job."""
+    """The state of a job, as submitit reports it."""
 
     job_id = "7_1"
 

@@ -65,7 +65,9 @@ def test_fewer_than_three_seeds_are_no_verdict() -> None:
 
 
 def of(results: list[Result], word: str) -> AccuracyTarget:
-    (bar,) = (one for one in evaluate_targets(results) if word in one.what and not one.is_goal)
+    (bar,) = (
+        target for target in evaluate_targets(results) if word in target.what and not target.is_goal
+    )
     return bar
 
 
@@ -95,10 +97,10 @@ def test_the_nearest_rival_is_named() -> None:
 
 def test_rivals_outside_of_the_core_count_and_ours_in_other_forms_do_not() -> None:
     cells = [*at_forty(0.5), cell("mend", 0.6, PAIR, 0), cell("lr", 0.63, PAIR, 0)]
-    told = result(
+    other_form = result(
         *("mend", 0.9), noise=FORTY, cell="label40-box40-mend~known-0", variant={"label_noise": 0.4}
     )
-    cells += [told, cell("two-stage", 0.9, FORTY, 0)]
+    cells += [other_form, cell("two-stage", 0.9, FORTY, 0)]
     cells += [cell("lr", 0.9, CLEAN, 0), cell("mend", 0.7, CLEAN, 0)]  # without noise: no rival
     cells += [cell("ca-bbc", 0.9, PAIR, 1)]  # of a seed that mend lacks
     bar = of(cells, "other method")
@@ -141,6 +143,6 @@ def test_the_worst_estimate_counts() -> None:
 
 def test_training_from_scratch_is_a_goal() -> None:
     cells = [*at_forty(0.5), *(cell("two-stage", 0.58, FORTY, seed) for seed in range(3))]
-    (goal,) = (one for one in evaluate_targets(cells) if "from scratch" in one.what)
+    (goal,) = (target for target in evaluate_targets(cells) if "from scratch" in target.what)
     assert goal.is_goal
     assert (goal.verdict, goal.measured) == ("reached", "70.0 ± 0.0 % (3)")

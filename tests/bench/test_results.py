@@ -26,14 +26,16 @@ from tests import ROOT
 from tests.bench.grid_results import result
 
 
-def changed(one: Result, **fields: Any) -> Result:
+def change_result(one: Result, **fields: Any) -> Result:
     return msgspec.structs.replace(one, **fields)
 
 
 def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "voc320" / "results.jsonl"
     first = result("mend", 0.5, noise=("symmetric:0.4", None), variant={"published.alpha": 0.3})
-    second = changed(first, scores={}, error="out of memory", attempt=2, mending={"labels": {}})
+    second = change_result(
+        first, scores={}, error="out of memory", attempt=2, mending={"labels": {}}
+    )
     append_result(path, first)
     append_result(path, second)
     assert read_results(path) == ReadResults([first, second], [])
@@ -50,9 +52,9 @@ def test_a_torn_last_line_is_left_out_with_a_warning_and_replaced_by_the_next(
     both = path.read_bytes()
     for size in (*range(len(whole) + 1, len(both) - 1, 17), len(both) - 2):
         path.write_bytes(both[:size])
-        found = read_results(path)
-        assert [one.seed for one in found.results] == [0]
-        assert found.warnings == [
+        stored = read_results(path)
+        assert [one.seed for one in stored.results] == [0]
+        assert stored.warnings == [
             f"{path}: line 2 was cut off and is left out: its cell counts as open"
         ]
     append_result(path, result(seed=2))
@@ -121,7 +123,7 @@ def test_a_hash_is_64_hexadecimal_digits(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for odd in ("", "a" * 63, "A" * 64, "g" * 64, "a" * 64 + "\n"):
         with pytest.raises(ValueError, match="not a valid result"):
-            append_result(path, changed(result(), data=Data(odd, "b" * 64, "c" * 64)))
+            append_result(path, change_result(result(), data=Data(odd, "b" * 64, "c" * 64)))
     assert not path.exists()
 
 
@@ -129,13 +131,13 @@ def test_what_cannot_be_read_back_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for fields in ({"scores": {"ap": 2.0}}, {"settings": {"a": object()}}, {"seed": "0"}):
         with pytest.raises(ValueError, match="not a valid result"):
-            append_result(path, changed(result(), **fields))
+            append_result(path, change_result(result(), **fields))
     assert not path.exists()
 
 
 def test_a_number_that_json_lacks_becomes_null(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    append_result(path, changed(result(), scores={"voc_ap50_area": float("nan")}))
+    append_result(path, change_result(result(), scores={"voc_ap50_area": float("nan")}))
     assert read_results(path).results[0].scores == {"voc_ap50_area": None}
 
 
@@ -143,7 +145,7 @@ def test_names_of_files_that_are_no_text_do_not_cost_a_result(tmp_path: Path) ->
     path = tmp_path / "results.jsonl"
     one = result()
     odd = msgspec.structs.replace(one.data, addresses={"train": [os.fsdecode(b"/a\xff")]})
-    append_result(path, changed(one, data=odd))
+    append_result(path, change_result(one, data=odd))
     assert read_results(path).results[0].data.addresses == {"train": ["/a\\udcff"]}
 
 
@@ -155,14 +157,14 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_of_several_lines_the_last_one_without_an_error_counts() -> None:
-    fine, failed = result(ap50=0.5), changed(result(), scores={}, error="no memory")
-    later, other = changed(fine, scores={"voc_ap50_area": 0.6}), result(seed=1)
+    fine, failed = result(ap50=0.5), change_result(result(), scores={}, error="no memory")
+    later, other = change_result(fine, scores={"voc_ap50_area": 0.6}), result(seed=1)
     assert effective_results([failed, fine]) == [fine]
     assert effective_results([fine, failed]) == [fine]
     assert effective_results([fine, other, failed, later]) == [later, other]
-    again = changed(failed, attempt=2)
+    again = change_result(failed, attempt=2)
     assert effective_results([failed, again]) == [again]
-    elsewhere = changed(fine, scale="paper")
+    elsewhere = change_result(fine, scale="paper")
     assert effective_results([fine, elsewhere]) == [fine, elsewhere]
 
 
@@ -172,9 +174,9 @@ def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:
         append_result(path, result(seed=seed))
         with path.open("ab") as file:
             file.write(b"{")
-    found = read_all_results([*paths[::-1]])
-    assert [one.seed for one in found.results] == [1, 0]
-    assert len(found.warnings) == 2
+    stored = read_all_results([*paths[::-1]])
+    assert [one.seed for one in stored.results] == [1, 0]
+    assert len(stored.warnings) == 2
 
 
 def _append_many(path: Path, start: int) -> None:
@@ -191,7 +193,7 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
-    assert sorted(one.seed for one in read_results(path).results) == list(range(75))
+    assert sorted(result.seed for result in read_results(path).results) == list(range(75))
 
 
 def test_a_line_waits_for_whoever_writes_another(tmp_path: Path) -> None:
@@ -231,12 +233,12 @@ def test_lines_of_an_earlier_version_are_read_with_one_note(
     old = [msgspec.json.encode(result(seed=seed)) for seed in range(3)]
     path.write_bytes(b"\n".join(old) + b"\n")
     append_result(path, result(seed=3))
-    found = read_results(path)
-    assert [one.seed for one in found.results] == [0, 1, 2, 3]
-    assert found.warnings == []
+    stored = read_results(path)
+    assert [one.seed for one in stored.results] == [0, 1, 2, 3]
+    assert stored.warnings == []
     assert path.read_bytes().startswith(b"\n".join(old) + b"\n")  # they are left as they are
     assert path.read_bytes().count(b'"digest": "sha256:') == 1
-    assert [one.getMessage().count("3 of its lines") for one in caplog.records] == [1]
+    assert [record.getMessage().count("3 of its lines") for record in caplog.records] == [1]
 
 
 def test_the_committed_results_are_read_with_one_note(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,8 +37,8 @@ def test_all_rows_have_the_same_numbers(row: str) -> None:
 
 def test_a_row_is_the_method_and_preset_that_it_is_named_after() -> None:
     choices = SpeedChoices()
-    told = {row: choices.settings(row, "320") for row in ROWS}
-    assert {row: one.method for row, one in told.items()} == {
+    settings = {row: choices.settings(row, "320") for row in ROWS}
+    assert {row: one.method for row, one in settings.items()} == {
         "plain": "baseline",
         "plain-on-device": "baseline",
         "baseline": "baseline",
@@ -48,11 +48,13 @@ def test_a_row_is_the_method_and_preset_that_it_is_named_after() -> None:
         "mend-eager": "mend",
         **{peer: peer for peer in ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")},
     }
-    assert told["mend-paper"].preset == "paper"
-    assert not told["mend-eager"].cuda_graph
-    assert told["mend"].cuda_graph
-    assert told["mend"].label_noise == "auto"
-    assert told["ca-bbc"].label_noise == told["ca-bbc"].box_noise == 0.4  # as its paper assumes
+    assert settings["mend-paper"].preset == "paper"
+    assert not settings["mend-eager"].cuda_graph
+    assert settings["mend"].cuda_graph
+    assert settings["mend"].label_noise == "auto"
+    assert (
+        settings["ca-bbc"].label_noise == settings["ca-bbc"].box_noise == 0.4
+    )  # as its paper assumes
 
 
 def test_a_file_of_weights_is_taken_from_where_it_lies(

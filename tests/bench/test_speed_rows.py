@@ -59,7 +59,7 @@ def test_the_plain_recipe_follows_a_rate_and_limits_its_gradients(tmp_path: Path
     trainer = plain_steps(factory, "64", SMALL.all_counts[0], on_device=True).trainer
     images = AnnotatedImages(factory.dataset)
     examples = [images[0][0]], [images[0][1]]
-    trained = [one for one in trainer.network.parameters() if one.requires_grad]
+    trained = [parameter for parameter in trainer.network.parameters() if parameter.requires_grad]
     before = [one.clone() for one in trained]
     trainer.set_rate(0)
     assert torch.isfinite(trainer.train_on(examples, max_norm=1e-3))
@@ -96,7 +96,7 @@ def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_epoch(tmp_path: P
     training = steps.training
     assert steps.batch_size == 2
     steps.run(3)
-    assert training.loader.num_batches == 2  # so that three steps are more than a pass
+    assert training.loader.num_batches == 2  # so that three steps are more than an epoch
     moment = training.progress()
     assert not moment.is_warm_up
     assert training.step == training.num_steps

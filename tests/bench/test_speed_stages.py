@@ -56,7 +56,7 @@ def test_work_before_all_stages_is_known_likewise() -> None:
 
 
 def event(name: str, kind: str, number: int, start: float, end: float) -> Any:
-    """What a profile tells of a call on the host (CPU), or of work on the device (CUDA)."""
+    """An event of a profile: a call on the host (CPU), or work on the device (CUDA)."""
     return SimpleNamespace(
         name=name,
         device_type=SimpleNamespace(name=kind),
@@ -73,7 +73,7 @@ def test_a_kernel_belongs_to_the_stage_that_launched_it() -> None:
         event("cuLaunchKernelEx", "CPU", 6, 9, 10),
         event("boxmend: optimizer", "CPU", 2, 20, 30),
         event("cudaLaunchKernel", "CPU", 7, 15, 16),  # from the thread of the backward pass
-        event("aten::relu", "CPU", 7, 21, 24),  # an operation: those are numbered anew
+        event("aten::relu", "CPU", 7, 21, 24),  # an operation; these have their own numbers
         event("boxmend: features", "CUDA", 5, 40, 90),  # shows where kernels ran, and is none
         event("a kernel", "CUDA", 5, 40, 60),
         event("a kernel of ours", "CUDA", 6, 60, 90),

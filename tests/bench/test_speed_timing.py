@@ -33,7 +33,7 @@ class Counted:
 def test_rows_are_warmed_up_and_then_take_turns() -> None:
     calls: list[str] = []
     notes: list[str] = []
-    found = time_in_turns(
+    result = time_in_turns(
         {"a": lambda: Counted("a", calls), "b": lambda: Counted("b", calls)},
         CPU,
         2,
@@ -42,7 +42,7 @@ def test_rows_are_warmed_up_and_then_take_turns() -> None:
     )
     turn = ["a settles", "a 3", "b settles", "b 3"]
     assert calls == [f"a {WARM_UP}", f"b {WARM_UP}", *turn, *turn]
-    assert [len(row.blocks) for row in found.values()] == [2, 2]
+    assert [len(row.blocks) for row in result.values()] == [2, 2]
     assert notes == ["preparing a", "preparing b", "block 1 of 2", "block 2 of 2"]
 
 
@@ -52,7 +52,7 @@ def test_a_row_that_fails_has_its_error_and_the_others_continue() -> None:
     def impossible() -> Counted:
         raise ValueError("cannot be made")
 
-    found = time_in_turns(
+    result = time_in_turns(
         {
             "impossible": impossible,
             "cold": lambda: Counted("cold", calls, fails_at=1),
@@ -64,12 +64,12 @@ def test_a_row_that_fails_has_its_error_and_the_others_continue() -> None:
         1,
         calls.append,
     )
-    assert found["impossible"].error == "ValueError: cannot be made"
-    assert found["cold"].error == "OutOfMemoryError: no room for it"
-    assert found["late"].error == "OutOfMemoryError: no room for it"
-    assert found["late"].milliseconds is None  # one block is no figure
-    assert found["sound"].error is None
-    assert len(found["sound"].blocks) == 3
+    assert result["impossible"].error == "ValueError: cannot be made"
+    assert result["cold"].error == "OutOfMemoryError: no room for it"
+    assert result["late"].error == "OutOfMemoryError: no room for it"
+    assert result["late"].milliseconds is None  # one block is no figure
+    assert result["sound"].error is None
+    assert len(result["sound"].blocks) == 3
     assert calls.count("late 1") == 2
 
 
@@ -93,8 +93,8 @@ def test_ratios_are_quotients_of_what_rows_show() -> None:
         "mend": row_values(Timed(16, [24.0], peak_bytes=420)),
         "mend-paper": row_values(Timed(16, [], error="out of memory")),
     }
-    found = {(one["ratio"], one["measure"]): one["is"] for one in compute_ratios(rows)}
-    assert found == pytest.approx(
+    listed = {(ratio["ratio"], ratio["measure"]): ratio["is"] for ratio in compute_ratios(rows)}
+    assert listed == pytest.approx(
         {
             ("mend / baseline", "milliseconds"): 1.2,  # 24 / 20
             ("baseline / plain", "images_per_second"): 5.0,  # 800 / 160

@@ -16,14 +16,14 @@ from boxmend.bench.grids.table_spec import (
     cell_spec,
     cell_specs,
 )
-from boxmend.bench.grids.tables import Table, TableEntry, get_figure, make_table
+from boxmend.bench.grids.tables import GridTable, TableEntry, get_figure, make_table
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_results import result, result_of
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
 
 
-def at(made: Table, row: str, column: str) -> TableEntry:
+def at(made: GridTable, row: str, column: str) -> TableEntry:
     rows = [one.name for one in made.layout.rows]
     columns = [one.name for one in made.layout.columns]
     return made.entries[rows.index(row)][columns.index(column)]
@@ -31,13 +31,13 @@ def at(made: Table, row: str, column: str) -> TableEntry:
 
 def core_results() -> list[Result]:
     """Seeds 0 and 1 of the reference, of baseline and of mend at 40/40; ca-bbc failed once."""
-    found = []
+    collected = []
     for seed, (clean, base, mended) in enumerate([(0.60, 0.40, 0.50), (0.70, 0.40, 0.60)]):
-        found.append(result("baseline", clean, seed=seed))
-        found.append(result("baseline", base, noise=BOTH, seed=seed))
-        found.append(result("mend", mended, noise=BOTH, seed=seed))
+        collected.append(result("baseline", clean, seed=seed))
+        collected.append(result("baseline", base, noise=BOTH, seed=seed))
+        collected.append(result("mend", mended, noise=BOTH, seed=seed))
     failed = result("ca-bbc", None, noise=BOTH, seed=1, error="out of memory")
-    return [*found, result("ca-bbc", 0.55, noise=BOTH), failed]
+    return [*collected, result("ca-bbc", 0.55, noise=BOTH), failed]
 
 
 def test_squares_have_means_deviations_and_shares() -> None:
@@ -51,14 +51,14 @@ def test_squares_have_means_deviations_and_shares() -> None:
     assert mended.ours is not None
     assert mended.ours.mean == pytest.approx(0.55)
     assert mended.gain is not None
-    assert mended.gain.value == pytest.approx(0.6)  # (.55 - .40) / (.65 - .40)
+    assert mended.gain.value == pytest.approx(0.6)  # (0.55 - 0.40) / (0.65 - 0.40)
     assert mended.gain.error == pytest.approx(0.08)
     assert mended.cells == ("symmetric0.4-uniform0.4-mend-0", "symmetric0.4-uniform0.4-mend-1")
 
 
 def test_the_reference_is_the_same_in_every_column() -> None:
     made = make_table(get_layout("core"), core_results())
-    means = [one.ours.mean for one in made.entries[0] if one.ours]
+    means = [entry.ours.mean for entry in made.entries[0] if entry.ours]
     assert len(means) == 5
     assert len(set(means)) == 1
 
@@ -116,7 +116,9 @@ def test_a_metric_can_be_chosen_and_an_unknown_one_lists_those_that_exist() -> N
 
 
 def test_published_figures_stand_only_beside_the_like() -> None:
-    results = [msgspec.structs.replace(one, scores={"coco_ap75": 0.3}) for one in core_results()]
+    results = [
+        msgspec.structs.replace(result, scores={"coco_ap75": 0.3}) for result in core_results()
+    ]
     assert at(make_table(get_layout("core"), results), "mend-paper", "label40-box40").paper == 0.703
     made = make_table(get_layout("core"), results, "coco_ap75")
     assert all(one.paper is None for line in made.entries for one in line)
@@ -124,9 +126,9 @@ def test_published_figures_stand_only_beside_the_like() -> None:
 
 def test_a_finished_cell_without_the_figure_is_noted() -> None:
     made = make_table(get_layout("core"), [result("mend", None, noise=BOTH)])
-    found = at(made, "mend", "label40-box40")
-    assert found.ours is None
-    assert found.without == ("symmetric0.4-uniform0.4-mend-0",)
+    actual = at(made, "mend", "label40-box40")
+    assert actual.ours is None
+    assert actual.without == ("symmetric0.4-uniform0.4-mend-0",)
 
 
 def test_the_paper_wins_back_what_it_is_known_for() -> None:
@@ -205,8 +207,10 @@ def test_a_figure_of_mending_is_a_share_or_nothing(mending: Any, share: float | 
 
 
 def test_figures_of_mending_fill_their_tables() -> None:
-    told = {"boxes": {"noisy": {"corloc": 0.09}, "matched": {"corloc": 0.2}}}
-    made = make_table(get_layout("refined-boxes"), [result("mend", 0.5, noise=BOTH, mending=told)])
+    scores = {"boxes": {"noisy": {"corloc": 0.09}, "matched": {"corloc": 0.2}}}
+    made = make_table(
+        get_layout("refined-boxes"), [result("mend", 0.5, noise=BOTH, mending=scores)]
+    )
     assert at(made, "mend: raw", "label40-box40").values == {0: 0.09}
     assert at(made, "mend: matched", "label40-box40").values == {0: 0.2}
     assert at(made, "mend: final", "label40-box40").without != ()
@@ -216,21 +220,21 @@ def test_figures_of_mending_fill_their_tables() -> None:
 def test_on_clean_data_the_difference_is_shown() -> None:
     results = [result("baseline", 0.60), result("baseline", 0.62, seed=1)]
     results += [result("mend", 0.59), result("mend", 0.62, seed=1)]
-    found = at(make_table(get_layout("no-harm"), results), "mend", "label0-box0").gain
-    assert found is not None
-    assert found.value == pytest.approx(-0.005)  # -1 and 0 points
-    assert found.error == pytest.approx(0.005)
+    actual = at(make_table(get_layout("no-harm"), results), "mend", "label0-box0").gain
+    assert actual is not None
+    assert actual.value == pytest.approx(-0.005)  # -1 and 0 points
+    assert actual.error == pytest.approx(0.005)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_can_be_filled(name: str) -> None:
-    every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
+    every = {result_of(spec, 0.5).cell: result_of(spec, 0.5) for spec in cell_specs(LAYOUTS[name])}
     made = make_table(LAYOUTS[name], list(every.values()))
     assert len(made.results) == len(every)
     for row, line in made.lines():
-        for column, found in zip(made.layout.columns, line, strict=True):
+        for column, cell in zip(made.layout.columns, line, strict=True):
             is_score = row.figure is None and column.metric is None
-            assert bool(found.values) == (made.layout.is_run(row, column) and is_score)
+            assert bool(cell.values) == (made.layout.is_run(row, column) and is_score)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -294,35 +298,35 @@ def test_published_judgments_add_up_to_all() -> None:
 
 def test_what_a_method_does_anyway_is_no_variant() -> None:
     alpha = LAYOUTS["sensitivity-alpha"]
-    told = {
+    names = {
         (row.name, column.name): dict(cell_spec(row, column).variant)
         for row, column in product(alpha.rows, alpha.columns)
     }
-    assert told["mend-paper, alpha 0.2", "label0-box20"] == {}
-    assert told["mend-paper, alpha 0.2", "label0-box40"] == {"published.alpha": 0.2}
-    assert told["mend-paper, alpha 0.4", "label0-box40"] == {}
+    assert names["mend-paper, alpha 0.2", "label0-box20"] == {}
+    assert names["mend-paper, alpha 0.2", "label0-box40"] == {"published.alpha": 0.2}
+    assert names["mend-paper, alpha 0.4", "label0-box40"] == {}
     rate = LAYOUTS["sensitivity-rate"]
-    told = {
+    names = {
         (row.name, column.name): dict(cell_spec(row, column).variant)
         for row, column in product(rate.rows, rate.columns)
     }
-    assert told["mend-paper, given 0.4", "label40-box0"] == {}
-    assert told["mend, given 0.4", "label40-box0"] == {"label_noise": 0.4}
-    assert told["mend-paper, given 0.4", "label60-box0"] == {"label_noise": 0.4}
+    assert names["mend-paper, given 0.4", "label40-box0"] == {}
+    assert names["mend, given 0.4", "label40-box0"] == {"label_noise": 0.4}
+    assert names["mend-paper, given 0.4", "label60-box0"] == {"label_noise": 0.4}
 
 
 def test_the_two_stages_have_a_control_of_equal_compute() -> None:
-    found = {one.row.name: one for one in cell_specs(LAYOUTS["two-stage"])}
-    control = found["baseline, twice the epochs"]
+    listed = {one.row.name: one for one in cell_specs(LAYOUTS["two-stage"])}
+    control = listed["baseline, twice the epochs"]
     assert (control.method, dict(control.variant)) == ("baseline", {"epochs": TWICE_EPOCHS})
-    assert found["two-stage"].method == "two-stage"
-    told = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates given"]
-    assert dict(told.variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}
+    assert listed["two-stage"].method == "two-stage"
+    spec = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates given"]
+    assert dict(spec.variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}
     assert "mend" not in GIVEN_TRUE_RATES
 
 
 def test_table1_has_the_columns_of_the_paper_in_its_order() -> None:
-    names = [one.name for one in LAYOUTS["table1"].columns]
+    names = [column.name for column in LAYOUTS["table1"].columns]
     assert len(names) == 11
     records = get_published("table1")
     assert records is not None

@@ -18,16 +18,16 @@ from tests.bench.grid_results import SETTINGS, result
 BOTH = ("symmetric:0.4", "uniform:0.4")
 
 
-def changed(one: Result, **fields: Any) -> Result:
+def change_result(one: Result, **fields: Any) -> Result:
     return msgspec.structs.replace(one, **fields)
 
 
 def with_settings(one: Result, **values: Any) -> Result:
-    return changed(one, settings=one.settings | values)
+    return change_result(one, settings=one.settings | values)
 
 
 def places(*results: Result) -> list[str]:
-    return [f"{one.where}{one.among}" for one in find_differences(results)]
+    return [f"{difference.where}{difference.among}" for difference in find_differences(results)]
 
 
 BASE = result("baseline", noise=BOTH)
@@ -76,9 +76,9 @@ def test_settings_that_a_method_does_not_go_by_may_differ() -> None:
 
 
 def test_a_setting_that_one_result_lacks_is_a_difference() -> None:
-    lacking = changed(result("mend", seed=1), settings=SETTINGS | {"mend": {}})
-    (found,) = find_differences([MEND, lacking])
-    assert set(found.cells) == {"0.4", "(not set)"}
+    lacking = change_result(result("mend", seed=1), settings=SETTINGS | {"mend": {}})
+    (actual,) = find_differences([MEND, lacking])
+    assert set(actual.cells) == {"0.4", "(not set)"}
 
 
 def test_a_setting_that_is_not_set_is_as_before_there_was_one() -> None:
@@ -93,7 +93,7 @@ def test_a_setting_that_is_not_set_is_as_before_there_was_one() -> None:
 def test_what_a_variant_sets_may_differ() -> None:
     longer = with_settings(result("baseline", variant={"epochs": "twice"}, noise=BOTH), epochs=24)
     assert places(BASE, longer) == []
-    assert places(BASE, changed(longer, variant={})) == ["settings.epochs"]
+    assert places(BASE, change_result(longer, variant={})) == ["settings.epochs"]
     short = with_settings(
         result("mend-paper", noise=BOTH, variant={"published.queue_length": 64}),
         published={"queue_length": 64},
@@ -103,42 +103,46 @@ def test_what_a_variant_sets_may_differ() -> None:
 
 def test_data_may_not_differ() -> None:
     noisy = MEND.data.noisy_sha256
-    assert places(BASE, changed(MEND, data=Data("b" * 64, noisy, "c" * 64))) == [
+    assert places(BASE, change_result(MEND, data=Data("b" * 64, noisy, "c" * 64))) == [
         "data.train_sha256"
     ]
-    assert places(BASE, changed(MEND, data=Data("a" * 64, noisy, "d" * 64))) == ["data.val_sha256"]
+    assert places(BASE, change_result(MEND, data=Data("a" * 64, noisy, "d" * 64))) == [
+        "data.val_sha256"
+    ]
 
 
 def test_the_noisy_data_of_one_noise_and_seed_are_the_same_in_all_methods() -> None:
-    other = changed(MEND, data=Data("a" * 64, "e" * 64, "c" * 64))
-    told = "labels symmetric:0.4, boxes uniform:0.4, seed 0"
-    assert places(BASE, other) == [f"data.noisy_sha256 with {told}"]
-    assert places(BASE, changed(other, seed=1)) == []
-    assert places(BASE, changed(other, method="two-stage")) == []  # trained on the mended ones
+    other = change_result(MEND, data=Data("a" * 64, "e" * 64, "c" * 64))
+    noise_text = "labels symmetric:0.4, boxes uniform:0.4, seed 0"
+    assert places(BASE, other) == [f"data.noisy_sha256 with {noise_text}"]
+    assert places(BASE, change_result(other, seed=1)) == []
+    assert (
+        places(BASE, change_result(other, method="two-stage")) == []
+    )  # trained on the mended ones
 
 
 def test_missing_annotations_are_a_noise_of_their_own() -> None:
     fewer = result("mend", noise=(None, None, "missing:0.4"))
     assert places(result(), fewer) == []
-    other = changed(fewer, data=Data("a" * 64, "e" * 64, "c" * 64), method="br")
-    told = "labels None, boxes None, missing:0.4, seed 0"
-    assert places(fewer, other) == [f"data.noisy_sha256 with {told}"]
+    other = change_result(fewer, data=Data("a" * 64, "e" * 64, "c" * 64), method="br")
+    noise_text = "labels None, boxes None, missing:0.4, seed 0"
+    assert places(fewer, other) == [f"data.noisy_sha256 with {noise_text}"]
 
 
 def test_clean_data_are_the_same_for_every_seed() -> None:
-    other = changed(result(seed=1), data=Data("a" * 64, "e" * 64, "c" * 64))
+    other = change_result(result(seed=1), data=Data("a" * 64, "e" * 64, "c" * 64))
     assert places(result(), other) == ["data.noisy_sha256 with no noise"]
 
 
 def test_versions_and_hardware_may_not_differ() -> None:
-    newer = changed(MEND, versions={"boxmend": "0.1.0", "torch": "2.16.0"})
+    newer = change_result(MEND, versions={"boxmend": "0.1.0", "torch": "2.16.0"})
     assert places(BASE, newer) == ["versions.torch"]
-    assert places(BASE, changed(MEND, versions={"boxmend": "0.1.0"})) == ["versions.torch"]
-    assert places(BASE, changed(MEND, hardware="another GPU")) == ["hardware"]
+    assert places(BASE, change_result(MEND, versions={"boxmend": "0.1.0"})) == ["versions.torch"]
+    assert places(BASE, change_result(MEND, hardware="another GPU")) == ["hardware"]
 
 
 def test_failed_cells_differ_in_nothing_that_is_shown() -> None:
-    assert places(BASE, changed(MEND, hardware="another", error="failed", scores={})) == []
+    assert places(BASE, change_result(MEND, hardware="another", error="failed", scores={})) == []
 
 
 def test_the_refusal_names_setting_values_cells_and_remedy() -> None:
@@ -156,7 +160,7 @@ def test_the_refusal_names_setting_values_cells_and_remedy() -> None:
 
 
 def test_results_are_chosen_by_what_they_have() -> None:
-    newer = changed(MEND, versions={"boxmend": "0.1.0", "torch": "2.16.0"})
+    newer = change_result(MEND, versions={"boxmend": "0.1.0", "torch": "2.16.0"})
     assert filter_results([BASE, newer], ["versions.torch=2.16.0"]) == [newer]
     assert filter_results([BASE, newer], ["settings.epochs=12", "method=baseline"]) == [BASE]
     assert filter_results([BASE, newer], []) == [BASE, newer]
@@ -184,9 +188,9 @@ def test_a_choice_that_no_result_meets_is_refused(condition: str, message: str) 
 
 
 def test_hostile_texts_are_shown_on_one_line() -> None:
-    odd = changed(MEND, hardware="a\n\x1b[31mb" + "x" * 9999)
-    (found,) = find_differences([BASE, odd])
-    assert isinstance(found, ResultDifference)
-    assert "\n" not in found.describe()
-    assert "\x1b" not in found.describe()
-    assert len(found.describe()) < 500
+    odd = change_result(MEND, hardware="a\n\x1b[31mb" + "x" * 9999)
+    (result,) = find_differences([BASE, odd])
+    assert isinstance(result, ResultDifference)
+    assert "\n" not in result.describe()
+    assert "\x1b" not in result.describe()
+    assert len(result.describe()) < 500

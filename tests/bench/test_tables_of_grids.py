@@ -40,7 +40,7 @@ def test_the_cells_of_a_grid_fill_its_table(name: str, scale: str) -> None:
     results = [result_of_cell(cell, scale) for cell in list_table_cells(layout, (0, 1))]
     assert find_differences(results) == []
     made = make_table(layout, results)
-    assert {one.cell for one in made.results} == {one.cell for one in results}
+    assert {result.cell for result in made.results} == {result.cell for result in results}
     for row, line in made.lines():
         for column, square in zip(layout.columns, line, strict=True):
             if layout.is_run(row, column) and row.figure is None and column.metric is None:

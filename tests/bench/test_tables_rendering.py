@@ -21,7 +21,7 @@ from boxmend.bench.grids.rendering import (
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.statistics import Gain, SeedSummary
 from boxmend.bench.grids.table_spec import cell_specs
-from boxmend.bench.grids.tables import Table, TableEntry, make_table
+from boxmend.bench.grids.tables import GridTable, TableEntry, make_table
 from boxmend.bench.grids.wording import figure_texts, gain_texts
 from tests.bench.grid_results import result, result_of
 
@@ -41,9 +41,9 @@ def results() -> list[Result]:
     ]
 
 
-def made(**fields: Any) -> Table:
+def made(**fields: Any) -> GridTable:
     return make_table(
-        get_layout("core"), [msgspec.structs.replace(one, **fields) for one in results()]
+        get_layout("core"), [msgspec.structs.replace(result, **fields) for result in results()]
     )
 
 
@@ -88,7 +88,7 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
     assert shares[:2] == ["mend", "60 ± 8 (2)"]
     figures, shares = lines_of(text, "disco")
     assert figures[:2] == ["disco", "52.0 (1, 1 failed)"]
-    assert shares[:2] == ["disco", "60 (1)"]  # (.52 - .40) / (.60 - .40) by seed 0
+    assert shares[:2] == ["disco", "60 (1)"]  # (0.52 - 0.40) / (0.60 - 0.40) by seed 0
     figures, shares = lines_of(text, "ca-bbc")
     assert figures[:3] == ["ca-bbc", "failed [69.1]", "[76.7]"]
     assert shares[:3] == ["ca-bbc", "[60]", "[56]"]
@@ -105,7 +105,9 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
 
 def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
     for name in LAYOUTS:
-        every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
+        every = {
+            result_of(spec, 0.5).cell: result_of(spec, 0.5) for spec in cell_specs(LAYOUTS[name])
+        }
         text = render_markdown(make_table(LAYOUTS[name], list(every.values())))
         blocks = [block for block in text.split("\n\n") if block.startswith("|")]
         assert {row.count("|") for row in blocks[0].splitlines()} == {
@@ -123,8 +125,8 @@ def test_notes_tell_what_is_odd_about_the_published_table() -> None:
 
 def test_mixed_rows_are_marked_and_noted() -> None:
     odd = [
-        msgspec.structs.replace(one, hardware="another") if one.method == "mend" else one
-        for one in results()
+        msgspec.structs.replace(result, hardware="another") if result.method == "mend" else result
+        for result in results()
     ]
     text = render_markdown(make_table(get_layout("core"), odd, None, tuple(find_differences(odd))))
     assert lines_of(text, r"mend \*")
@@ -193,25 +195,31 @@ def test_the_csv_has_a_line_for_each_square_in_fractions() -> None:
 
 
 def test_no_field_of_the_csv_is_a_formula() -> None:
-    odd = [msgspec.structs.replace(one, scale="-voc") for one in results()]  # as no file could
+    odd = [
+        msgspec.structs.replace(result, scale="-voc") for result in results()
+    ]  # as no file could
     rows = list(csv.reader(io.StringIO(render_csv(make_table(get_layout("core"), odd)).decode())))
     assert rows[1][1] == "'-voc"
 
 
 def test_the_json_says_the_same_in_fractions() -> None:
-    told = json.loads(render_json(made()), parse_constant=_refused)
-    assert told == json.loads(json.dumps(to_plain(made())))
-    assert (told["table"], told["scale"], told["metric"]) == ("core", "voc320", "voc_ap50_area")
-    rows = {row["name"]: row for row in told["rows"]}
-    mend = rows["mend"]["squares"]["label40-box40"]
+    document = json.loads(render_json(made()), parse_constant=_refused)
+    assert document == json.loads(json.dumps(to_plain(made())))
+    assert (document["table"], document["scale"], document["metric"]) == (
+        "core",
+        "voc320",
+        "voc_ap50_area",
+    )
+    rows = {row["name"]: row for row in document["rows"]}
+    mend = rows["mend"]["entries"]["label40-box40"]
     assert mend["mean"] == pytest.approx(0.55)
     assert mend["seeds"] == [0, 1]
     assert mend["best"] is True
     assert rows["clean"]["is_reference"] is True
-    assert rows["ca-bbc"]["squares"]["label40-box40"]["failed"] == [
+    assert rows["ca-bbc"]["entries"]["label40-box40"]["failed"] == [
         "symmetric0.4-uniform0.4-ca-bbc-0"
     ]
-    assert rows["mend"]["squares"]["label0-box40"]["mean"] is None
+    assert rows["mend"]["entries"]["label0-box40"]["mean"] is None
 
 
 def _refused(constant: str) -> None:
@@ -228,22 +236,22 @@ def test_columns_without_any_figure_are_left_out_and_named() -> None:
     assert "Left out, since there is no figure yet: label 0, box 0." in text
     page = render_html(core).decode()
     assert page.count('scope="col"') == 2 * (1 + 4)
-    assert any(one["name"] == "label0-box0" for one in to_plain(core)["columns"])
+    assert any(column["name"] == "label0-box0" for column in to_plain(core)["columns"])
 
 
 def test_a_note_lists_missing_comparisons() -> None:
     noise = ("symmetric:0.4", "uniform:0.4")
     alone = [result("mend", 0.4, noise=noise)]
-    told = to_plain(make_table(get_layout("table1"), alone))["notes"]
-    assert "Not compared at label 40, box 40: baseline and clean not run yet." in told
-    told = to_plain(make_table(get_layout("table1"), [*alone, result()]))[
+    notes = to_plain(make_table(get_layout("table1"), alone))["notes"]
+    assert "Not compared at label 40, box 40: baseline and clean not run yet." in notes
+    notes = to_plain(make_table(get_layout("table1"), [*alone, result()]))[
         "notes"
     ]  # result(): clean
-    assert "Not compared at label 40, box 40: baseline not run yet." in told
-    told = to_plain(make_table(get_layout("table1"), [*alone, result(), result(noise=noise)]))[
+    assert "Not compared at label 40, box 40: baseline not run yet." in notes
+    notes = to_plain(make_table(get_layout("table1"), [*alone, result(), result(noise=noise)]))[
         "notes"
     ]
-    assert not any(note.startswith("Not compared") for note in told)
+    assert not any(note.startswith("Not compared") for note in notes)
 
 
 def test_the_origin_tells_how_many_cells_there_are_and_that_toys_are_toys() -> None:

@@ -13,16 +13,16 @@ from tests.fabricated_runs import DISCARDED, Visit, finished_run
 
 
 @pytest.fixture
-def trained(tmp_path: Path) -> Path:
+def trained_run(tmp_path: Path) -> Path:
     """A finished run on a dataset of one cat at (1, 2, 4, 6), which it would like to move."""
     visit = Visit(0, 0, DISCARDED, confidence=0.5, box=(2, 3, 5, 7), loss=1.0, threshold=1.0)
     return finished_run(tmp_path / "run", str(coco(tmp_path)), [visit])
 
 
 def test_the_summary_is_printed(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["apply", str(trained), "--out", str(tmp_path / "out")]) == 0
+    assert run(["apply", str(trained_run), "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr()
     assert [line.split() for line in printed.out.splitlines()] == [
         ["what", "is"],
@@ -40,11 +40,11 @@ def test_the_summary_is_printed(
 
 
 def test_apply_and_revert_answer_in_json(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (tmp_path / "instances_train.json").read_bytes()
     out = tmp_path / "out"
-    status, result = answer(capsys, "apply", trained, "--out", out, "--discarded", "mark")
+    status, result = answer(capsys, "apply", trained_run, "--out", out, "--discarded", "mark")
     assert status == 0
     assert result == {
         "out": str(out),
@@ -82,34 +82,36 @@ def test_apply_and_revert_answer_in_json(
     ],
 )
 def test_wrong_options_are_refused(
-    trained: Path,
+    trained_run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
     status: int,
     words: str,
 ) -> None:
-    assert run(["apply", str(trained), "--out", str(tmp_path / "out"), *options]) == status
+    assert run(["apply", str(trained_run), "--out", str(tmp_path / "out"), *options]) == status
     printed = capsys.readouterr()
     assert words in printed.out + printed.err
     assert not (tmp_path / "out").exists()
 
 
-def test_data_that_moved_are_named(trained: Path, tmp_path: Path) -> None:
+def test_data_that_moved_are_named(trained_run: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     shutil.move(tmp_path / "instances_train.json", tmp_path / "elsewhere")
-    command = ["apply", str(trained), "--out", str(tmp_path / "out")]
+    command = ["apply", str(trained_run), "--out", str(tmp_path / "out")]
     assert run(command) == 3
     assert run([*command, "--data", str(tmp_path / "elsewhere")]) == 0
 
 
 def test_only_and_confidence_reach_the_library(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for k, options in enumerate((["--only", "labels"], ["--min-confidence", "0.6"])):
-        _, result = answer(capsys, "apply", trained, "--out", tmp_path / f"{k}", *options)
+        _, result = answer(capsys, "apply", trained_run, "--out", tmp_path / f"{k}", *options)
         assert result["changed"] == 0
-    _, result = answer(capsys, "apply", trained, "--out", tmp_path / "2", "--only", "boxes, labels")
+    _, result = answer(
+        capsys, "apply", trained_run, "--out", tmp_path / "2", "--only", "boxes, labels"
+    )
     assert result["changed"] == 1
 
 
@@ -121,13 +123,13 @@ def test_reverting_what_was_not_applied_fails(
     assert "nothing to revert" in capsys.readouterr().err
 
 
-def test_neither_needs_torch(trained: Path, tmp_path: Path) -> None:
+def test_neither_needs_torch(trained_run: Path, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None; from boxmend.cli import run;"
         "sys.exit(run(sys.argv[1:]))"
     )
     for command in (
-        ["apply", str(trained), "--out", str(tmp_path / "o")],
+        ["apply", str(trained_run), "--out", str(tmp_path / "o")],
         ["revert", str(tmp_path / "o")],
     ):
         done = subprocess.run(

@@ -21,7 +21,7 @@ QUICK = [
 
 
 @pytest.fixture(scope="module")
-def measured(
+def record_measurement(
     toys: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the command prints with --json, and what it writes: measured once."""
@@ -35,15 +35,17 @@ def measured(
         result = ["bench", "speed", f"{toys}:train", *QUICK, "--json", "--out", str(out)]
         assert run(result) == 0
     torch.set_num_threads(threads)
-    return json.loads(printed.getvalue()), json.loads(out.read_text(), parse_constant=_refused)
+    return json.loads(printed.getvalue()), json.loads(
+        out.read_text(), parse_constant=_refuse_constant
+    )
 
 
-def _refused(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
 
 
-def test_the_table_has_all_rows_with_their_figures(measured: tuple[Any, Any]) -> None:
-    answer, written = measured
+def test_the_table_has_all_rows_with_their_figures(record_measurement: tuple[Any, Any]) -> None:
+    answer, written = record_measurement
     assert written == answer
     (table,) = answer["tables"]
     assert tuple(table["rows"]) == DEFAULT_ROWS
@@ -56,19 +58,19 @@ def test_the_table_has_all_rows_with_their_figures(measured: tuple[Any, Any]) ->
         assert row["peak_bytes"] is None  # of a CPU nothing is known
 
 
-def test_ratios_are_quotients_of_what_is_shown(measured: tuple[Any, Any]) -> None:
-    (table,) = measured[0]["tables"]
+def test_ratios_are_quotients_of_what_is_shown(record_measurement: tuple[Any, Any]) -> None:
+    (table,) = record_measurement[0]["tables"]
     assert len(table["ratios"]) == 6  # all but that of memory
-    for one in table["ratios"]:
-        above, below = one["ratio"].split(" / ")
-        rows, measure = table["rows"], one["measure"]
-        assert one["is"] == rows[above][measure] / rows[below][measure]
+    for ratio in table["ratios"]:
+        above, below = ratio["ratio"].split(" / ")
+        rows, measure = table["rows"], ratio["measure"]
+        assert ratio["is"] == rows[above][measure] / rows[below][measure]
 
 
-def test_stages_growth_and_memory_are_measured(measured: tuple[Any, Any]) -> None:
-    answer = measured[0]
-    assert [one["row"] for one in answer["stages"]] == ["baseline", "mend-paper", "mend"]
-    assert all(sum(one["shares"].values()) == pytest.approx(1) for one in answer["stages"])
+def test_stages_growth_and_memory_are_measured(record_measurement: tuple[Any, Any]) -> None:
+    answer = record_measurement[0]
+    assert [stage["row"] for stage in answer["stages"]] == ["baseline", "mend-paper", "mend"]
+    assert all(sum(stage["shares"].values()) == pytest.approx(1) for stage in answer["stages"])
     objects = answer["growth"]["objects"]
     assert [(one["row"], one["number"]) for one in objects] == [
         ("mend-paper", 2),
@@ -84,8 +86,8 @@ def test_stages_growth_and_memory_are_measured(measured: tuple[Any, Any]) -> Non
     assert answer["side_by_side"] == []
 
 
-def test_facts_and_requirements_are_printed(measured: tuple[Any, Any]) -> None:
-    answer = measured[0]
+def test_facts_and_requirements_are_printed(record_measurement: tuple[Any, Any]) -> None:
+    answer = record_measurement[0]
     assert {"boxmend", "torch", "torchvision"} <= set(answer["facts"]["versions"])
     assert answer["facts"]["hardware"]
     notes = " ".join(answer["notes"])
@@ -95,9 +97,9 @@ def test_facts_and_requirements_are_printed(measured: tuple[Any, Any]) -> None:
 
 
 def test_people_see_tables_and_failures(
-    measured: tuple[Any, Any], capsys: pytest.CaptureFixture[str]
+    record_measurement: tuple[Any, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = json.loads(json.dumps(measured[0]))
+    answer = json.loads(json.dumps(record_measurement[0]))
     failed = answer["tables"][0]["rows"]["plain"]
     failed |= {"milliseconds": None, "images_per_second": None, "error": "OutOfMemoryError: full"}
     beside = {

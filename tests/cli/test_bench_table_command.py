@@ -14,7 +14,7 @@ from boxmend.cli import run
 from tests.cli.cli_answers import answer, in_a_process
 
 
-def finished(method: str, ap50: float, seed: int = 0, *, is_noisy: bool = True) -> Result:
+def make_result(method: str, ap50: float, seed: int = 0, *, is_noisy: bool = True) -> Result:
     noise = Noise("symmetric:0.4", "uniform:0.4", seed) if is_noisy else Noise()
     return Result(
         cell=f"{'label40-box40' if is_noisy else 'label0-box0'}-{method}-{seed}",
@@ -33,16 +33,16 @@ def finished(method: str, ap50: float, seed: int = 0, *, is_noisy: bool = True) 
 
 
 RESULTS = (
-    finished("baseline", 0.9, is_noisy=False),
-    finished("baseline", 0.5),
-    finished("mend", 0.8),
+    make_result("baseline", 0.9, is_noisy=False),
+    make_result("baseline", 0.5),
+    make_result("mend", 0.8),
 )
 
 
 def write(folder: Path, *results: Result, scale: str = "smoke") -> Path:
     path = folder / scale / "results.jsonl"
-    for one in results:
-        append_result(path, msgspec.structs.replace(one, scale=scale))
+    for result in results:
+        append_result(path, msgspec.structs.replace(result, scale=scale))
     return path
 
 
@@ -60,7 +60,7 @@ def test_the_only_scale_with_results_is_the_default(
     assert run(["bench", "table", "core"]) == 0
     shown = capsys.readouterr()
     assert "**80.0** (1)" in shown.out
-    assert "75 (1)" in shown.out  # (.8 - .5) / (.9 - .5)
+    assert "75 (1)" in shown.out  # (0.8 - 0.5) / (0.9 - 0.5)
     assert "Scale smoke, 3 of 12 cells" in shown.out
     assert shown.err == ""
 
@@ -71,7 +71,7 @@ def test_several_scales_are_refused(here: Path, capsys: pytest.CaptureFixture[st
     assert "give --scale smoke or voc320" in capsys.readouterr().err
     status, outcome = answer(capsys, "bench", "table", "core", "--scale", "voc320")
     assert (status, outcome["scale"]) == (0, "voc320")
-    write(here / "bench", finished("mend", 0.1, 1), scale="voc320")
+    write(here / "bench", make_result("mend", 0.1, 1), scale="voc320")
     tokens = ["bench", "table", "core", "--scale", "smoke", "--results", "bench"]
     assert run(tokens) == 0  # of both scales in one place, those of one
     assert "**80.0** (1)" in capsys.readouterr().out
@@ -80,13 +80,13 @@ def test_several_scales_are_refused(here: Path, capsys: pytest.CaptureFixture[st
 def test_files_and_folders_of_results_can_be_named(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = write(here / "elsewhere", finished("mend", 0.6, 1), finished("baseline", 0.4, 1))
+    other = write(here / "elsewhere", make_result("mend", 0.6, 1), make_result("baseline", 0.4, 1))
     for place in (other, here / "elsewhere", other.parent):
         tokens = ["--results", here / "bench/smoke/results.jsonl", "--results", place]
         status, outcome = answer(capsys, "bench", "table", "core", *tokens)
         assert status == 0
         rows = {row["name"]: row for row in outcome["rows"]}
-        assert rows["mend"]["squares"]["label40-box40"]["mean"] == pytest.approx(0.7)
+        assert rows["mend"]["entries"]["label40-box40"]["mean"] == pytest.approx(0.7)
 
 
 def test_without_results_the_message_names_the_command_that_makes_them(
@@ -95,7 +95,7 @@ def test_without_results_the_message_names_the_command_that_makes_them(
     monkeypatch.chdir(tmp_path)
     assert run(["bench", "table", "table1"]) == 3
     assert "boxmend bench run table1 --scale smoke" in capsys.readouterr().err
-    write(tmp_path / "bench", finished("mend", 0.5))
+    write(tmp_path / "bench", make_result("mend", 0.5))
     assert run(["bench", "table", "pair"]) == 3
     assert "boxmend bench run pair --scale smoke" in capsys.readouterr().err
     assert run(["bench", "table", "core", "--scale", "paper"]) == 3
@@ -119,7 +119,7 @@ def test_an_unknown_table_lists_all(here: Path, capsys: pytest.CaptureFixture[st
 def test_results_of_other_versions_are_not_mixed_unless_asked(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    newer = msgspec.structs.replace(finished("mend", 0.7, 1), versions={"torch": "2.16.0"})
+    newer = msgspec.structs.replace(make_result("mend", 0.7, 1), versions={"torch": "2.16.0"})
     write(here / "bench", newer)
     assert run(["bench", "table", "core"]) == 3
     outcome = capsys.readouterr()
@@ -134,7 +134,9 @@ def test_results_of_other_versions_are_not_mixed_unless_asked(
 
 
 def test_an_older_try_can_be_chosen(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    again = msgspec.structs.replace(finished("mend", 0.7), versions={"torch": "2.16.0"}, attempt=2)
+    again = msgspec.structs.replace(
+        make_result("mend", 0.7), versions={"torch": "2.16.0"}, attempt=2
+    )
     write(here / "bench", again)
     tokens = ["bench", "table", "core", "--where", "versions.torch=2.15.0"]
     assert run(tokens) == 0
@@ -185,7 +187,7 @@ def test_an_incomplete_line_is_reported_on_stderr(
     status, outcome = answer(capsys, "bench", "table", "core")
     assert status == 0
     rows = {row["name"]: row for row in outcome["rows"]}
-    assert rows["mend"]["squares"]["label40-box40"]["mean"] is None
+    assert rows["mend"]["entries"]["label40-box40"]["mean"] is None
     run(["bench", "table", "core"])
     assert "line 3 was cut off" in capsys.readouterr().err
 

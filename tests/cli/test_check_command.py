@@ -51,7 +51,7 @@ def test_check_lists_missing_images_unless_it_opens_none(
     path = coco(tmp_path)
     status, result = answer(capsys, "check", path)
     assert status == 1
-    assert [one["kind"] for one in result["findings"]] == ["missing-image"]
+    assert [finding["kind"] for finding in result["findings"]] == ["missing-image"]
     assert answer(capsys, "check", path, "--no-open-images")[0] == 0
 
 
@@ -150,7 +150,7 @@ def test_duplicate_ids_are_findings_of_check_and_refused_by_others(
     path.write_text(json.dumps(document))
     status, result = answer(capsys, "check", path, "--no-open-images")
     assert status == 1
-    assert "duplicate-id" in {one["kind"] for one in result["findings"]}
+    assert "duplicate-id" in {finding["kind"] for finding in result["findings"]}
     assert run(["convert", str(path), "--to", "voc", "--out", str(tmp_path / "out")]) == 3
     message = capsys.readouterr().err
     assert "annotation 7" in message

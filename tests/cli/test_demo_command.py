@@ -43,7 +43,7 @@ def test_the_demo_does_not_write_over_anything(
     (tmp_path / "precious.txt").write_text("mine")
     assert run(["demo", "--images", "20", "--out", str(tmp_path)]) == 3
     assert str(tmp_path) in capsys.readouterr().err
-    assert [one.name for one in tmp_path.iterdir()] == ["precious.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
 def test_a_training_that_fails_ends_the_demo_with_its_last_words(

@@ -21,7 +21,9 @@ def test_diff_exits_with_one_where_anything_differs(
     status, result = answer(capsys, "diff", f"{toys}:val", tmp_path / "other")
     assert status == 1
     assert (result["label_changed"], result["box_changed"]) == (1, 1)
-    kinds = {one["annotation_id"]: one["kinds"] for one in result["differences"]}
+    kinds = {
+        difference["annotation_id"]: difference["kinds"] for difference in result["differences"]
+    }
     assert kinds == {
         int(dataset.annotation_ids[0]): ["label"],
         int(dataset.annotation_ids[1]): ["box"],

@@ -31,13 +31,13 @@ def files(tmp_path: Path) -> Path:
         "categories": [{"id": 3, "name": "cat"}, {"id": 4, "name": "[red]dog[/red]"}],
     }
     (tmp_path / "instances_val.json").write_text(json.dumps(document))
-    found = [{"image_id": "a", "category_id": "cat", "bbox": BOX, "score": 0.5}]
-    (tmp_path / "found.json").write_text(json.dumps(found))
+    listed = [{"image_id": "a", "category_id": "cat", "bbox": BOX, "score": 0.5}]
+    (tmp_path / "found.json").write_text(json.dumps(listed))
     return tmp_path
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a random detector of what the drawn dataset shows."""
     folder = tmp_path_factory.mktemp("made") / "run"
     begun = create(folder, {}, {})
@@ -48,9 +48,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def model(made: Path, tmp_path: Path) -> Path:
+def model(data_folder: Path, tmp_path: Path) -> Path:
     """A copy of the run, to be written into."""
-    return Path(shutil.copytree(made, tmp_path / "run"))
+    return Path(shutil.copytree(data_folder, tmp_path / "run"))
 
 
 def test_the_scores_of_a_file_are_fractions(
@@ -166,8 +166,8 @@ def test_errors_are_reported_and_nothing_is_written(
 def test_detections_that_cannot_be_used_are_refused(
     files: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
 ) -> None:
-    found = json.loads((files / "found.json").read_text())
-    (files / "found.json").write_text(json.dumps([found[0] | change]))
+    document = json.loads((files / "found.json").read_text())
+    (files / "found.json").write_text(json.dumps([document[0] | change]))
     data = files / "instances_val.json"
     status, result = answer(
         capsys, "evaluate", "--predictions", files / "found.json", "--data", data

@@ -23,17 +23,17 @@ def run_with(folder: Path, verdict: Judgement, loss: float) -> Path:
 
 
 @pytest.fixture
-def trained(tmp_path: Path) -> Path:
+def trained_run(tmp_path: Path) -> Path:
     """A run that is unsure of the one annotation there is."""
     return run_with(tmp_path, Judgement.DISCARDED, 2.0)
 
 
 @pytest.mark.parametrize("to", TARGET_NAMES)
 def test_the_summary_is_printed_and_says_where_to_read_on(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str
 ) -> None:
     out = tmp_path / "out"
-    assert run(["export", str(trained), "--to", to, "--out", str(out)]) == 0
+    assert run(["export", str(trained_run), "--to", to, "--out", str(out)]) == 0
     printed = capsys.readouterr()
     assert [line.split() for line in printed.out.splitlines()] == [
         ["what", "is"],
@@ -47,10 +47,10 @@ def test_the_summary_is_printed_and_says_where_to_read_on(
 
 
 def test_the_summary_as_json(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, result = answer(
-        capsys, "export", trained, "--to", "coco", "--out", tmp_path / "out", "--changes"
+        capsys, "export", trained_run, "--to", "coco", "--out", tmp_path / "out", "--changes"
     )
     assert status == 0
     assert result == {
@@ -67,9 +67,9 @@ def test_the_summary_as_json(
 
 
 def test_exporting_more_than_there_are_is_reported(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokens = ["export", trained, "--to", "coco", "--out", tmp_path / "out", "--most", 1_000]
+    tokens = ["export", trained_run, "--to", "coco", "--out", tmp_path / "out", "--most", 1_000]
     assert run([str(token) for token in tokens]) == 0
     assert "--most asks for 1,000; suspects in this run: 1" in capsys.readouterr().err
 
@@ -87,7 +87,7 @@ def test_exporting_more_than_there_are_is_reported(
     ],
 )
 def test_wrong_usage_is_reported_and_writes_nothing(
-    trained: Path,
+    trained_run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     tokens: list[str],
@@ -95,7 +95,7 @@ def test_wrong_usage_is_reported_and_writes_nothing(
     message: str,
 ) -> None:
     before = hashes(tmp_path)
-    result = ["export", str(trained), "--to", "coco", "--out", str(tmp_path / "out"), *tokens]
+    result = ["export", str(trained_run), "--to", "coco", "--out", str(tmp_path / "out"), *tokens]
     assert run(result) == status
     printed = capsys.readouterr()
     assert message in printed.err + printed.out
@@ -103,33 +103,33 @@ def test_wrong_usage_is_reported_and_writes_nothing(
 
 
 def test_cvat_takes_whole_images_only(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = ["--to", "cvat", "--out", str(tmp_path / "out"), "--no-whole-images"]
-    assert run(["export", str(trained), *tokens]) == 2
+    assert run(["export", str(trained_run), *tokens]) == 2
     assert "CVAT replaces all annotations of a task" in capsys.readouterr().err
 
 
 def test_an_unknown_tool_is_named_with_the_known_ones(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["export", str(trained), "--to", "paint", "--out", str(tmp_path / "out")]) == 2
+    assert run(["export", str(trained_run), "--to", "paint", "--out", str(tmp_path / "out")]) == 2
     printed = capsys.readouterr()
     for name in ("paint", *TARGET_NAMES):
         assert name in printed.err + printed.out
 
 
 def test_data_problems_end_with_status_3(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokens = ["export", str(trained), "--to", "coco", "--out", str(tmp_path / "out")]
-    (trained / "finished").rename(trained / "almost")
+    tokens = ["export", str(trained_run), "--to", "coco", "--out", str(tmp_path / "out")]
+    (trained_run / "finished").rename(trained_run / "almost")
     assert run(tokens) == 3
     assert (
         "the run is unfinished; continue it with `boxmend train --resume`"
         in capsys.readouterr().err
     )
-    (trained / "almost").rename(trained / "finished")
+    (trained_run / "almost").rename(trained_run / "finished")
     coco(tmp_path, bbox=[1, 2, 3, 5])
     assert run(tokens) == 3
     assert "not the data that" in capsys.readouterr().err
@@ -147,9 +147,9 @@ def test_a_run_without_changes_ends_with_status_3_and_advice(
 
 
 def test_an_output_that_is_there_is_left_alone(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokens = ["export", str(trained), "--to", "coco", "--out", str(tmp_path / "out")]
+    tokens = ["export", str(trained_run), "--to", "coco", "--out", str(tmp_path / "out")]
     assert run(tokens) == 0
     before = hashes(tmp_path)
     assert run(tokens) == 3
@@ -157,10 +157,10 @@ def test_an_output_that_is_there_is_left_alone(
     assert hashes(tmp_path) == before
 
 
-def test_no_torch_is_needed(trained: Path, tmp_path: Path) -> None:
+def test_no_torch_is_needed(trained_run: Path, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None; from boxmend.cli import run; "
-        f"sys.exit(run(['export', {str(trained)!r}, '--to', 'coco', '--out', 'out', '--json']))"
+        f"sys.exit(run(['export', {str(trained_run)!r}, '--to', 'coco', '--out', 'out', '--json']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
     assert done.returncode == 0

@@ -35,7 +35,7 @@ def ragged_lines(text: str) -> list[str]:
         indents = [len(row) - len(row.lstrip()) for row in (line, following)]
         is_continued = bool(line and following) and indents[0] == indents[1] and is_prose
         if is_continued and not line.endswith((";", ":")):
-            first_part = re.split(r" (?![^\[]*\])", following.strip(), maxsplit=1)[0]
+            first_part = re.split(r" (?!%|[^\[]*\])", following.strip(), maxsplit=1)[0]
             if len(line) + 1 + len(first_part) <= MAX_COLUMNS:
                 ragged.append(line)
     return ragged

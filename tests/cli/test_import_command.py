@@ -23,7 +23,7 @@ def audit(tmp_path: Path) -> Path:
     return audit_run(tmp_path / "run", str(coco(tmp_path)), fixes)
 
 
-def submitted(out: Path, path: Path) -> Path:
+def submit_answers(out: Path, path: Path) -> Path:
     """What Label Studio gives back when all suggestions are submitted as they are."""
     tasks = json.loads((out / "tasks.json").read_text())
     for task in tasks:
@@ -130,7 +130,7 @@ def test_what_people_did_elsewhere_is_applied(
         capsys, "export", audit, "--to", "label-studio", "--out", out, "--most", 9
     )
     assert (status, outcome["suspects"]) == (0, 2)
-    file = submitted(out, tmp_path / "back.json")
+    file = submit_answers(out, tmp_path / "back.json")
     status, outcome = answer(capsys, "import", audit, file)
     assert status == 0
     assert (outcome["accepted"], outcome["rejected"], outcome["known_already"]) == (1, 1, 0)

@@ -27,7 +27,7 @@ CLEAN = [  # image, label, box as x, y, width, height
     (2, STAR, [60, 10, 20, 40]),
 ]
 NOISY = [
-    (1, DISC, [0, 0, 40, 20]),  # wrong label; half of its box: IoU .5
+    (1, DISC, [0, 0, 40, 20]),  # wrong label; half of its box: IoU 0.5
     (1, DISC, [50, 50, 20, 20]),
     (2, STAR, [10, 10, 40, 20]),  # wrong label
     (2, STAR, [60, 10, 20, 40]),
@@ -127,18 +127,18 @@ def test_other_finders_use_the_detections_of_the_file(
     run: Path, clean: Path, detections: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cleanlab")
-    given = ("--truth", clean, "--compare", "--training-detections", detections)
-    status, result = answer(capsys, "evaluate", run, *given)
+    options = ("--truth", clean, "--compare", "--training-detections", detections)
+    status, result = answer(capsys, "evaluate", run, *options)
     assert status == 0
     assert list(result) == ["mending", "finders"]
     finders = result["finders"]
     assert (finders["annotations"], finders["wrong_labels"], finders["bad_boxes"]) == (4, 2, 1)
-    rows: dict[Any, Any] = {(one["finder"], one["kind"]): one for one in finders["scores"]}
+    rows: dict[Any, Any] = {(score["finder"], score["kind"]): score for score in finders["scores"]}
     theirs = rows["hotcoco label_errors", "wrong label"]
     assert (theirs["flagged"], theirs["precision"], theirs["recall"]) == (1, 1, 0.5)
     assert Run(run).read_json("mending.json") == result
 
-    assert boxmend(["evaluate", str(run), *map(str, given)]) == 0
+    assert boxmend(["evaluate", str(run), *map(str, options)]) == 0
     printed = capsys.readouterr().out
     assert (
         "Who finds more errors in the same 4 annotations (wrong labels: 2, bad boxes: 1)\n"
@@ -157,8 +157,8 @@ def test_scores_that_are_no_confidences_are_refused_for_the_comparison(
     pytest.importorskip("cleanlab")
     sure = json.loads(detections.read_text())[0]
     detections.write_text(json.dumps([sure | {"score": 1}, sure | {"score": score}]))
-    given = ["--truth", str(clean), "--compare", "--training-detections", str(detections)]
-    assert boxmend(["evaluate", str(run), *given]) == 3
+    options = ["--truth", str(clean), "--compare", "--training-detections", str(detections)]
+    assert boxmend(["evaluate", str(run), *options]) == 3
     result = capsys.readouterr().err
     assert f"{detections}: detection 1 (the first is 0): score is {score:g}" in result
     assert not (run / "mending.json").exists()
@@ -237,8 +237,8 @@ def test_without_cleanlab_the_comparison_says_how_to_get_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, "cleanlab.object_detection", None)
-    given = ["--compare", "--training-detections", str(detections)]
-    assert boxmend(["evaluate", str(run), "--truth", str(clean), *given]) == 2
+    options = ["--compare", "--training-detections", str(detections)]
+    assert boxmend(["evaluate", str(run), "--truth", str(clean), *options]) == 2
     assert "pip install 'boxmend[compare]'" in capsys.readouterr().err
     # The run has no model: the error comes before detections are made.
     assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 2

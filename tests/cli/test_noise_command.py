@@ -76,10 +76,10 @@ def test_noise_of_a_detector_reads_its_predictions_and_records_them(
         }
         for row in range(len(clean))
     ]
-    found = tmp_path / "found.json"
-    found.write_text(json.dumps(results))
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps(results))
     tokens = ["noise", f"{toys}:train", "--look-alikes", "0.1", "--out"]
-    status, result = answer(capsys, *tokens, tmp_path / "out", "--predictions", found)
+    status, result = answer(capsys, *tokens, tmp_path / "out", "--predictions", path)
     assert status == 0
     assert result["counts"]["labels_changed"] == round(0.1 * len(clean))
     record = json.loads((tmp_path / "out" / "noise.json").read_text())

@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> Path:
     return plain_run(tmp_path)
 
 
-def started(run: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
+def start_review(run: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
     """A separate process, and the address that it printed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "boxmend", "review", str(run), "--no-open", *options],
@@ -47,7 +47,7 @@ def give(address: str, *verdicts: dict[str, object]) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="interrupts are sent otherwise elsewhere")
 def test_the_address_is_the_result_and_an_interrupt_sums_up(run: Path) -> None:
-    process, address = started(run, "--who", "Ada")
+    process, address = start_review(run, "--who", "Ada")
     assert address.startswith("http://127.0.0.1:")
     give(address, {"row": 0, "answer": "accept"}, {"row": 1, "answer": "reject"})
     give(address, {"row": 2, "answer": "accept", "label": 0})
@@ -60,17 +60,17 @@ def test_the_address_is_the_result_and_an_interrupt_sums_up(run: Path) -> None:
         "3 of 8 fixes are decided: 1 accepted, 1 accepted with another class or box, 1 rejected",
         f"the verdicts are in {run / VERDICTS_FILE}; `boxmend apply {run} --out DIR` uses them",
     ]
-    assert [one.who for one in read_verdicts(run)] == ["Ada"] * 3
+    assert [verdict.who for verdict in read_verdicts(run)] == ["Ada"] * 3
     assert not (run / ".lock").exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills are sent otherwise elsewhere")
 def test_a_kill_loses_nothing_and_the_next_review_continues(run: Path) -> None:
-    process, address = started(run)
+    process, address = start_review(run)
     give(address, {"row": 0, "answer": "accept"}, {"row": 1, "answer": "reject"})
     process.kill()
     process.communicate(timeout=30)
-    assert [one.answer for one in read_verdicts(run)] == ["accept", "reject"]
+    assert [verdict.answer for verdict in read_verdicts(run)] == ["accept", "reject"]
     session = serving.open_session(run)
     assert session.figures()["decided"] == 2
     with (run / VERDICTS_FILE).open("ab") as file:
@@ -82,7 +82,7 @@ def test_a_kill_loses_nothing_and_the_next_review_continues(run: Path) -> None:
 def test_a_second_server_of_the_same_run_is_refused(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    process, _ = started(run)
+    process, _ = start_review(run)
     try:
         assert command(["review", str(run), "--no-open"]) == 3
         assert "another process is writing into this run" in capsys.readouterr().err
@@ -166,7 +166,7 @@ def test_the_page_is_opened_unless_no_open_is_given(
     said = capsys.readouterr()
     assert said.out.splitlines() == seen
     assert "0 of 8 fixes are decided" in said.err
-    assert VERDICTS_FILE not in said.err  # nothing was said that apply would go by
+    assert VERDICTS_FILE not in said.err  # there is no verdict that `apply` would use
 
 
 def test_json_has_the_address_first_and_what_is_decided_last(

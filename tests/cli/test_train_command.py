@@ -48,12 +48,12 @@ class Asked:
     @property
     def settings(self) -> TrainSettings:
         (call,) = self.calls
-        found: TrainSettings = call[2]
-        return found
+        result: TrainSettings = call[2]
+        return result
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def train_calls(monkeypatch: pytest.MonkeyPatch) -> Asked:
     asked = Asked()
     monkeypatch.setattr(boxmend.training.train, "train", asked)
     return asked
@@ -63,37 +63,37 @@ def train(*tokens: str) -> int:
     return run(["train", "data", "--out", "a/run", *tokens])
 
 
-def test_without_options_the_defaults_apply(asked: Asked) -> None:
+def test_without_options_the_defaults_apply(train_calls: Asked) -> None:
     assert train() == 0
-    data, out, settings, options = asked.calls[0]
+    data, out, settings, options = train_calls.calls[0]
     assert (tuple(data), out, settings) == (("data",), Path("a/run"), TrainSettings())
     assert (tuple(options["val"]), options["resume"]) == ((), False)
 
 
 def test_only_one_of_several_processes_prints_and_tracks(
-    asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    train_calls: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[dict[str, Any]] = []
-    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda run: heard.append)
+    records: list[dict[str, Any]] = []
+    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda run: records.append)
     for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RANK", "1")
     assert train("--log-to", "tensorboard") == 0
     assert capsys.readouterr() == ("", "")
-    assert not heard
+    assert not records
     monkeypatch.setenv("RANK", "0")
     assert train("--log-to", "tensorboard") == 0
     result = capsys.readouterr()
     assert "steps" in result.out
     assert "the run is a/run" in result.err
-    assert heard
-    assert len(asked.calls) == 2  # all take part
+    assert records
+    assert len(train_calls.calls) == 2  # all take part
 
 
-def test_every_nested_setting_has_its_dotted_option(asked: Asked) -> None:
+def test_every_nested_setting_has_its_dotted_option(train_calls: Asked) -> None:
     tokens = "--mend.raw-box-share 0.4 --mend.no-soft-labels --published.queue-length 256"
     assert train(*tokens.split(), "--optimisation.lr", "0.1", "--preset", "paper") == 0
-    assert asked.settings == TrainSettings(
+    assert train_calls.settings == TrainSettings(
         preset="paper",
         mend=MendSettings(raw_box_share=0.4, soft_labels=False),
         published=PublishedSettings(queue_length=256),
@@ -101,9 +101,9 @@ def test_every_nested_setting_has_its_dotted_option(asked: Asked) -> None:
     )
 
 
-def test_several_datasets_to_score_on_are_accepted(asked: Asked) -> None:
+def test_several_datasets_to_score_on_are_accepted(train_calls: Asked) -> None:
     assert run(["train", "a", "b", "--out", "r", "--val", "c", "--val", "d", "--resume"]) == 0
-    data, _, _, options = asked.calls[0]
+    data, _, _, options = train_calls.calls[0]
     assert (tuple(data), tuple(options["val"])) == (("a", "b"), ("c", "d"))
     assert options["resume"]
 
@@ -127,20 +127,20 @@ def test_several_datasets_to_score_on_are_accepted(asked: Asked) -> None:
     ],
 )
 def test_a_wrong_value_is_reported_with_its_option(
-    asked: Asked, capsys: pytest.CaptureFixture[str], tokens: list[str], message: str
+    train_calls: Asked, capsys: pytest.CaptureFixture[str], tokens: list[str], message: str
 ) -> None:
     assert train(*tokens) == 2
     assert message in capsys.readouterr().err
-    assert not asked.calls
+    assert not train_calls.calls
 
 
 def test_options_go_before_the_file_and_the_file_before_the_defaults(
-    asked: Asked, tmp_path: Path
+    train_calls: Asked, tmp_path: Path
 ) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(FILE)
     assert train("--settings", str(path), "--epochs", "7", "--mend.vote-min-iou", "0.6") == 0
-    assert asked.settings == TrainSettings(
+    assert train_calls.settings == TrainSettings(
         epochs=7,
         batch_size=4,
         strict=True,
@@ -149,22 +149,22 @@ def test_options_go_before_the_file_and_the_file_before_the_defaults(
     )
 
 
-def test_a_switch_of_the_file_can_be_switched_back(asked: Asked, tmp_path: Path) -> None:
+def test_a_switch_of_the_file_can_be_switched_back(train_calls: Asked, tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(FILE)
     assert train("--no-strict", "--settings", str(path)) == 0
-    assert not asked.settings.strict
+    assert not train_calls.settings.strict
 
 
-def test_a_null_of_the_file_is_one(asked: Asked, tmp_path: Path) -> None:
+def test_a_null_of_the_file_is_one(train_calls: Asked, tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"weights": None, "mend": {"alpha": None}, "label_noise": 0}))
     assert train("--settings", str(path)) == 0
-    assert asked.settings == TrainSettings(weights=None, label_noise=0.0)
+    assert train_calls.settings == TrainSettings(weights=None, label_noise=0.0)
 
 
 def test_a_wrong_file_is_reported_with_its_key(
-    asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    train_calls: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("[mend]\nraw_box_shar = 1")
@@ -173,37 +173,37 @@ def test_a_wrong_file_is_reported_with_its_key(
         "settings.toml: there is no setting mend.raw_box_shar; did you mean mend.raw_box_share?"
         in (capsys.readouterr().err)
     )
-    assert not asked.calls
+    assert not train_calls.calls
 
 
 def test_trackers_hear_the_log_beside_the_display(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    train_calls: Asked, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    heard: list[Any] = []
+    records: list[Any] = []
     made: list[Sequence[Any]] = []
 
     def tracker(run: Path) -> Any:
         made.append((run,))
-        return heard.append
+        return records.append
 
     monkeypatch.setitem(trackers.TRACKERS, "wandb", tracker)
     monkeypatch.setitem(trackers.TRACKERS, "mlflow", tracker)
     assert train("--log-to", "wandb", "--log-to", "mlflow") == 0
     assert made == [(Path("a/run"),)] * 2
-    assert heard == [{"step": 1, "epoch": 0, "loss": 2.0}] * 2
+    assert records == [{"step": 1, "epoch": 0, "loss": 2.0}] * 2
     assert "epoch 1, step 1 · loss 2" in capsys.readouterr().err
 
 
 def test_a_missing_tracker_is_reported_before_the_training(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    train_calls: Asked, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert train("--log-to", "wandb") == 2
     assert "pip install wandb" in capsys.readouterr().err
-    assert not asked.calls
+    assert not train_calls.calls
 
 
-def test_the_result_is_printed(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_is_printed(train_calls: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     status, result = answer(capsys, "train", "data", "--out", "a/run")
     assert (status, result) == (0, {"run": "a/run", "steps": 1, "val": {"voc_ap50_area": 0.5}})
     assert train() == 0
@@ -215,9 +215,9 @@ def test_the_result_is_printed(asked: Asked, capsys: pytest.CaptureFixture[str])
 def names_of(kind: type, prefix: str = "") -> list[str]:
     hints = get_type_hints(kind)
     names: list[str] = []
-    for one in fields(kind):
-        name = f"{prefix}{one.name.replace('_', '-')}"
-        nested = hints[one.name]
+    for setting in fields(kind):
+        name = f"{prefix}{setting.name.replace('_', '-')}"
+        nested = hints[setting.name]
         names += names_of(nested, f"{name}.") if is_dataclass(nested) else [name]  # type: ignore[arg-type]
     return names
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from boxmend.cli.display import describe_noise, display, format_line, panel, rows
+from boxmend.cli.display import display
+from boxmend.training.progress import describe_noise, format_line, panel, rows
 
 LINE: dict[str, Any] = {
     "step": 1250,

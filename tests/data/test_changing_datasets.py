@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing import folders
+from boxmend.auditing import completed, folders
 from boxmend.auditing.audit import audit
 from boxmend.auditing.folders import audit_predictions, audit_run
 from boxmend.auditing.judging import judge_annotations
@@ -175,7 +175,7 @@ def test_an_audit_writes_nothing_if_the_predictions_changed(
         edit(path)
         return audit(*arguments)
 
-    monkeypatch.setattr(folders, "audit", audit_and_edit)
+    monkeypatch.setattr(completed, "audit", audit_and_edit)
     with pytest.raises(DataError, match=r"predictions\.json: changed after"):
         audit_predictions(dataset, [], [path], tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -38,8 +38,8 @@ def build(
     return Dataset(
         images=Images(
             ids=as_ids(image_ids),
-            file_names=[f"{one}.jpg" for one in image_ids],
-            paths=[f"images/{one}.jpg" for one in image_ids],
+            file_names=[f"{image_id}.jpg" for image_id in image_ids],
+            paths=[f"images/{image_id}.jpg" for image_id in image_ids],
             splits=["all"] * m,
             widths=np.arange(m) + 10,
             heights=np.arange(m) + 20,

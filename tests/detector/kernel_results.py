@@ -48,22 +48,24 @@ def main() -> None:
         [torch.cat([random_boxes(6, CANVAS, seed, smallest=1), edges]) for seed in range(2)]
     )
     maps = levels()
-    found, wanted = pooled_by_kernels(maps, boxes), pool(maps, boxes, CANVAS, size=3, samples=2)
+    result, wanted = pooled_by_kernels(maps, boxes), pool(maps, boxes, CANVAS, size=3, samples=2)
     weights = torch.randn(wanted.shape)
-    ours = torch.autograd.grad((found * weights).sum(), maps)
+    ours = torch.autograd.grad((result * weights).sum(), maps)
     theirs = torch.autograd.grad((wanted * weights).sum(), maps)
-    print("pooled", float((found - wanted).abs().max()))
+    print("pooled", float((result - wanted).abs().max()))
     print("gradient", max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)))
 
-    given = torch.randn(2, 3, 5, 7).contiguous(memory_format=torch.channels_last).requires_grad_()
+    map_with_grad = (
+        torch.randn(2, 3, 5, 7).contiguous(memory_format=torch.channels_last).requires_grad_()
+    )
     beside, shift = torch.randn(2, 3, 5, 7, requires_grad=True), torch.randn(3)
     for name, other in (("activated", None), ("with-shortcut", beside)):
-        sum_of = given + shift[:, None, None] + (0 if other is None else other)
-        found, wanted = kernels.activate(given, shift, other), torch.relu(sum_of)
+        sum_of = map_with_grad + shift[:, None, None] + (0 if other is None else other)
+        result, wanted = kernels.activate(map_with_grad, shift, other), torch.relu(sum_of)
         weights = torch.randn(wanted.shape)
-        inputs = [given] if other is None else [given, other]
+        inputs = [map_with_grad] if other is None else [map_with_grad, other]
         pairs = zip(
-            (found, *torch.autograd.grad((found * weights).sum(), inputs)),
+            (result, *torch.autograd.grad((result * weights).sum(), inputs)),
             (wanted, *torch.autograd.grad((wanted * weights).sum(), inputs)),
             strict=True,
         )

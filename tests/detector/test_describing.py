@@ -38,9 +38,9 @@ def test_every_backbone_describes_by_its_deepest_map(name: str, pixels: int, wid
     cells = deepest_map(made.network.backbone, torch.zeros(1, 3, 64, 128)).shape[-2:]
     assert [64 // pixels, 128 // pixels] == list(cells)
     whole, box = torch.zeros(1, 3, 64, 64), torch.tensor([[0.0, 0, 64, 64]])
-    found = describe_boxes(made, whole, torch.tensor([[64, 64]]), box, torch.tensor([0]))
-    assert found.shape == (1, width)
-    assert not found.requires_grad
+    features = describe_boxes(made, whole, torch.tensor([[64, 64]]), box, torch.tensor([0]))
+    assert features.shape == (1, width)
+    assert not features.requires_grad
 
 
 def test_a_box_is_described_by_its_content(detector: Detector, images: torch.Tensor) -> None:
@@ -76,8 +76,8 @@ def test_a_box_is_cut_out_with_a_little_around_it_but_within_its_image(
 
     def cut(pixels: torch.Tensor, places: torch.Tensor, *rest: Any, **more: Any) -> torch.Tensor:
         cuts.append(places)
-        found: torch.Tensor = roi_align(pixels, places, *rest, **more)
-        return found
+        result: torch.Tensor = roi_align(pixels, places, *rest, **more)
+        return result
 
     monkeypatch.setattr("boxmend.detector.describing.roi_align", cut)
     describe_boxes(detector, images, SIZES, boxes, torch.tensor([1, 1, 1]))
@@ -96,8 +96,8 @@ def test_pixels_beyond_the_image_have_no_effect(detector: Detector, images: torc
 def test_more_boxes_than_go_through_at_once(detector: Detector, images: torch.Tensor) -> None:
     boxes = torch.tensor([[5.0, 5, 40, 40], [30, 10, 90, 60]]).repeat(40, 1)
     owners = torch.tensor([0, 1]).repeat(40)
-    found = describe_boxes(detector, images, SIZES, boxes, owners)
-    torch.testing.assert_close(found, found[:2].repeat(40, 1), atol=1e-5, rtol=1e-4)
+    features = describe_boxes(detector, images, SIZES, boxes, owners)
+    torch.testing.assert_close(features, features[:2].repeat(40, 1), atol=1e-5, rtol=1e-4)
 
 
 def test_a_network_of_another_precision_gives_the_same_features(images: torch.Tensor) -> None:

@@ -30,9 +30,9 @@ def test_a_detector_gives_its_levels_at_their_strides_and_detects(name: str) -> 
         assert features.maps[level].shape[-2:] == (64 // stride, 96 // stride)
         assert 0.01 < features.maps[level].std() < 100  # random, but neither silent nor huge
     assert len(raw.anchors) == raw.objectness.shape[1] == sum(raw.level_sizes)
-    found = made.detect(batch(), SIZES, score_threshold=0.0, max_detections=7)
-    assert found.boxes.shape == (2, 7, 4)
-    assert found.is_detection.all()
+    detections = made.detect(batch(), SIZES, score_threshold=0.0, max_detections=7)
+    assert detections.boxes.shape == (2, 7, 4)
+    assert detections.is_detection.all()
 
 
 def test_a_resnet50_is_torchvisions_own_parameter_by_parameter() -> None:

@@ -68,10 +68,10 @@ def test_a_ramp_is_pooled_to_the_middle_of_the_box_and_its_slopes_are_known() ->
 
 
 def test_every_bin_of_a_ramp_has_its_own_slopes() -> None:
-    # The same box in 2 x 2 bins. Bin (row, column) lies around the shares .25 and .75 of a side:
-    # columns 2 + 4 * (.25, .75) = 3, 5; rows 1 + 3 * (.25, .75) = 1.75, 3.25
+    # The same box in 2 x 2 bins. Bin (row, column) lies around the shares 0.25 and 0.75 of a side:
+    # columns 2 + 4 * (0.25, 0.75) = 3, 5; rows 1 + 3 * (0.25, 0.75) = 1.75, 3.25
     # values 3 * 3 + 10 * 1.75 = 26.5, 32.5; 41.5, 47.5
-    # bin (0, 1) moves with x1 by (1 - .75) / 4 cells a pixel, with x2 by .75 / 4
+    # bin (0, 1) moves with x1 by (1 - 0.75) / 4 cells a pixel, with x2 by 0.75 / 4
     leaf = torch.tensor([[[8.0, 4, 24, 16]]], requires_grad=True)
     pooled = pool_with_slopes([ramp(8, 10)], leaf, (32, 40), size=2)
     torch.testing.assert_close(pooled[0, 0], torch.tensor([[26.5, 32.5], [41.5, 47.5]]))
@@ -101,8 +101,8 @@ def test_a_box_of_every_level_has_the_slopes_of_its_own_level() -> None:
     boxes = torch.tensor([[[32.0, 64, 32 + side, 64 + side] for side in (100, 200, 300, 500)]])
     assert level_of(boxes[0], STRIDES).tolist() == [0, 1, 2, 3]
     expected = [[1.5 / s, 5 / s, 1.5 / s, 5 / s] for s in STRIDES]
-    found = slopes_of(levels, boxes, canvas)
-    torch.testing.assert_close(found, torch.tensor([expected]), rtol=1e-4, atol=1e-4)
+    gradients = slopes_of(levels, boxes, canvas)
+    torch.testing.assert_close(gradients, torch.tensor([expected]), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("canvas", [(96, 128), (512, 640), (64, 32)])
@@ -139,21 +139,21 @@ def test_slopes_are_those_of_a_smooth_map(number_of_levels: int) -> None:
         [[[33.1, 41.3, 98.7, 130.9]], [[57.3, 9.1, 330.7, 402.3]]], dtype=torch.float64
     ).requires_grad_()
 
-    def pooled(sides: Tensor) -> Tensor:
+    def pool_sides(sides: Tensor) -> Tensor:
         return pool_with_slopes([level[:, :1] for level in levels], sides, canvas, size=2)
 
-    assert torch.autograd.gradcheck(pooled, boxes, eps=1e-5, atol=1e-6)
+    assert torch.autograd.gradcheck(pool_sides, boxes, eps=1e-5, atol=1e-6)
 
 
 def test_gradients_of_maps_equal_those_of_roi_align() -> None:
     canvas = (96, 128)
     boxes, weights = boxes_of_all_sizes(canvas).double(), torch.rand(132, 3, 7, 7).double()
-    found = []
+    collected = []
     for how in (pool_with_slopes, lambda levels, sides, canvas: _in_double(levels, sides)):
         levels = [level.requires_grad_() for level in pyramid(canvas, torch.float64)[:1]]
         total = (how(levels, boxes, canvas) * weights).sum()
-        found.append(torch.autograd.grad(total, levels)[0])
-    torch.testing.assert_close(found[0], found[1])
+        collected.append(torch.autograd.grad(total, levels)[0])
+    torch.testing.assert_close(collected[0], collected[1])
 
 
 def _in_double(levels: list[Tensor], boxes: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from boxmend.detector import Detector, build
 from boxmend.detector.folding import folded_maps, is_foldable
 
 
-def made(name: str) -> Detector:
+def make_test_detector(name: str) -> Detector:
     torch.manual_seed(3)
     detector = build(name, 3, None)
     for norm in detector.network.backbone.modules():
@@ -25,12 +25,14 @@ def gradients(network: nn.Module, maps: dict[str, Tensor]) -> list[Tensor]:
         (value * torch.arange(1, 1 + value.shape[1])[:, None, None]).mean()
         for value in maps.values()
     ).backward()  # type: ignore[union-attr]
-    return [one.grad.clone() for one in network.parameters() if one.grad is not None]
+    return [
+        parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None
+    ]
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_folded_maps_and_their_gradients_are_those_of_torchvision(name: str) -> None:
-    backbone = made(name).network.backbone.double()
+    backbone = make_test_detector(name).network.backbone.double()
     images = torch.randn(2, 3, 64, 96, dtype=torch.float64)
     wanted = backbone(images)
     expected = gradients(backbone, wanted)
@@ -38,19 +40,19 @@ def test_folded_maps_and_their_gradients_are_those_of_torchvision(name: str) -> 
     assert list(maps) == list(wanted)
     for level, value in maps.items():
         torch.testing.assert_close(value, wanted[level], rtol=1e-9, atol=1e-9)
-    for found, one in zip(gradients(backbone, maps), expected, strict=True):
-        torch.testing.assert_close(found, one, rtol=1e-8, atol=1e-10)
+    for result, one in zip(gradients(backbone, maps), expected, strict=True):
+        torch.testing.assert_close(result, one, rtol=1e-8, atol=1e-10)
 
 
 def test_only_resnets_with_frozen_normalisations_are_folded() -> None:
-    assert is_foldable(made("resnet18").network.backbone)
+    assert is_foldable(make_test_detector("resnet18").network.backbone)
     assert not is_foldable(build("resnet18", 3, None, frozen_norm=False).network.backbone)
     assert not is_foldable(build("mobilenet_v2", 3, None).network.backbone)
     assert not is_foldable(build("tiny", 3, None).network.backbone)
 
 
 def test_in_bfloat16_maps_stay_near_those_of_float32_and_in_bfloat16() -> None:
-    detector = made("resnet18")
+    detector = make_test_detector("resnet18")
     images, sizes = torch.rand(1, 3, 64, 64), torch.tensor([[64, 60]])
     with torch.no_grad():
         plain = detector.features(images, sizes).maps

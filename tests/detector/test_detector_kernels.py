@@ -28,11 +28,11 @@ def test_interpreted_kernels_agree_with_the_operations_they_replace() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    found = dict(line.split() for line in done.stdout.splitlines())
+    result = dict(line.split() for line in done.stdout.splitlines())
     smooth = {"pooled", "gradient", "activated", "with-shortcut"}
-    assert set(found) == {*smooth, "suppressors", "ungrouped", "some"}
-    assert max(float(found[name]) for name in smooth) < 1e-5
-    assert float(found["suppressors"]) == float(found["ungrouped"]) == float(found["some"]) == 0
+    assert set(result) == {*smooth, "suppressors", "ungrouped", "some"}
+    assert max(float(result[name]) for name in smooth) < 1e-5
+    assert float(result["suppressors"]) == float(result["ungrouped"]) == float(result["some"]) == 0
 
 
 def test_there_are_no_kernels_for_the_cpu() -> None:

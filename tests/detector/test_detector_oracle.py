@@ -37,7 +37,7 @@ HOT = sorted(set(ROOM.glob("*.py")) - {ROOM / "weights.py"})
 
 
 @contextmanager
-def changed(target: Any, **values: Any) -> Iterator[None]:
+def change_attributes(target: Any, **values: Any) -> Iterator[None]:
     """Set attributes for a while."""
     before = {name: getattr(target, name) for name in values}
     for name, value in values.items():
@@ -52,14 +52,14 @@ def changed(target: Any, **values: Any) -> Iterator[None]:
 def as_masks(drawn: Sample, number: int, images: list[int]) -> Any:
     """A sampler for torchvision that returns what ours drew, for `number` rows an image."""
 
-    def scattered(chosen: Tensor) -> list[Tensor]:
+    def scatter(chosen: Tensor) -> list[Tensor]:
         masks = torch.zeros(len(images), number + 1, dtype=torch.uint8)
         rows = torch.where(chosen, drawn.rows, number)
         masks.scatter_(1, rows, 1)
         return [mask[:count] for mask, count in zip(masks, images, strict=True)]
 
     positive, negative = drawn.is_positive, drawn.is_sampled & ~drawn.is_positive
-    return lambda labels: (scattered(positive), scattered(negative))
+    return lambda labels: (scatter(positive), scatter(negative))
 
 
 @pytest.mark.parametrize("name", DETECTORS)
@@ -69,18 +69,18 @@ def test_features_equal_torchvisions_and_ignore_what_lies_outside_the_images(nam
     theirs, _ = made.network.transform(image_list(images()))
     assert theirs.tensors.shape[-2:] == CANVAS
     expected = made.network.backbone(theirs.tensors)
-    found = made.features(images(), SIZES)
-    assert found.maps.keys() == expected.keys()
+    features = made.features(images(), SIZES)
+    assert features.maps.keys() == expected.keys()
     for level, values in expected.items():
-        torch.testing.assert_close(found.maps[level], values)
+        torch.testing.assert_close(features.maps[level], values)
 
 
 def test_bytes_are_images_like_their_255th_parts() -> None:
     made = detector("tiny")
     as_bytes = (images().clamp(0, 1) * 255).round().byte()
-    found = made.features(as_bytes, SIZES).maps
+    features = made.features(as_bytes, SIZES).maps
     expected = made.features(as_bytes.float() / 255, SIZES).maps
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(features, expected)
 
 
 def test_a_canvas_that_is_no_multiple_of_32_is_refused() -> None:
@@ -93,18 +93,20 @@ def test_a_canvas_that_is_no_multiple_of_32_is_refused() -> None:
 def test_detections_equal_torchvisions(name: str, seed: int) -> None:
     made = detector(name)
     bypass_resizing(made.network)
-    found = made.detect(images(seed), SIZES)
+    detections = made.detect(images(seed), SIZES)
     with torch.no_grad():
         expected = made.network(image_list(images(seed)))
-    assert not found.is_inexact.any()
+    assert not detections.is_inexact.any()
     for image, one in enumerate(expected):
-        number = int(found.is_detection[image].sum())
+        number = int(detections.is_detection[image].sum())
         assert number == len(one["boxes"]) > 10
-        assert found.is_detection[image, :number].all()
-        assert (found.labels[image, :number] + 1).tolist() == one["labels"].tolist()
-        torch.testing.assert_close(found.boxes[image, :number], one["boxes"], atol=1e-3, rtol=1e-4)
+        assert detections.is_detection[image, :number].all()
+        assert (detections.labels[image, :number] + 1).tolist() == one["labels"].tolist()
         torch.testing.assert_close(
-            found.scores[image, :number], one["scores"], atol=1e-4, rtol=1e-4
+            detections.boxes[image, :number], one["boxes"], atol=1e-3, rtol=1e-4
+        )
+        torch.testing.assert_close(
+            detections.scores[image, :number], one["scores"], atol=1e-4, rtol=1e-4
         )
 
 
@@ -118,7 +120,7 @@ def test_rpn_losses_equal_torchvisions_on_the_same_anchors(
     features = made.features(images(), SIZES)
     raw = made.rpn(features)
     keys = uniform_keys(*raw.objectness.shape)
-    found = made.rpn_losses(raw, targets, keys)
+    result = made.rpn_losses(raw, targets, keys)
 
     numbers = made.numbers
     assigned = assign(
@@ -133,12 +135,12 @@ def test_rpn_losses_equal_torchvisions_on_the_same_anchors(
     )
     number = len(raw.anchors)
     rpn = made.network.rpn
-    with changed(rpn, training=True, fg_bg_sampler=as_masks(drawn, number, [number] * 3)):
+    with change_attributes(rpn, training=True, fg_bg_sampler=as_masks(drawn, number, [number] * 3)):
         listed = torchvision_images(torch.zeros(3, 3, *CANVAS))
         _, expected = rpn(listed, features.maps, torchvision_targets(targets))
     assert drawn.is_positive.any(1).tolist() == [count > 0 for count in counts]
-    torch.testing.assert_close(found.objectness, expected["loss_objectness"], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(found.boxes, expected["loss_rpn_box_reg"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(result.objectness, expected["loss_objectness"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(result.boxes, expected["loss_rpn_box_reg"], atol=1e-5, rtol=1e-5)
 
 
 def roi_case(made: Detector, targets: Targets) -> tuple[Any, Proposals, Tensor]:
@@ -159,7 +161,7 @@ def test_roi_losses_equal_torchvisions_on_the_same_rois(name: str, counts: tuple
     boxes, objectness, is_proposal = (column[:, :fewest] for column in proposals[:3])
     proposals = Proposals(boxes, objectness, is_proposal, proposals.is_inexact)
     keys = keys[:, : fewest + targets.boxes.shape[1]]
-    found = second_stage_losses(made, features, proposals, targets, keys)
+    result = second_stage_losses(made, features, proposals, targets, keys)
 
     numbers = made.numbers
     assigned = assign(
@@ -177,16 +179,18 @@ def test_roi_losses_equal_torchvisions_on_the_same_rois(name: str, counts: tuple
     )
     rows = [fewest + count for count in counts]
     heads = made.network.roi_heads
-    with changed(heads, training=True, fg_bg_sampler=as_masks(drawn, keys.shape[1], rows)):
+    with change_attributes(
+        heads, training=True, fg_bg_sampler=as_masks(drawn, keys.shape[1], rows)
+    ):
         sizes = [(height, width) for height, width in SIZES.tolist()]
         _, expected = heads(
             features.maps, list(proposals.boxes), sizes, torchvision_targets(targets)
         )
     assert drawn.is_positive.sum() > 3
     torch.testing.assert_close(
-        found.classification, expected["loss_classifier"], atol=1e-5, rtol=1e-5
+        result.classification, expected["loss_classifier"], atol=1e-5, rtol=1e-5
     )
-    torch.testing.assert_close(found.boxes, expected["loss_box_reg"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(result.boxes, expected["loss_box_reg"], atol=1e-5, rtol=1e-5)
 
 
 def test_every_trained_parameter_gets_a_finite_gradient_despite_invalid_padding() -> None:
@@ -213,8 +217,8 @@ def test_padding_rows_and_their_number_change_no_loss(soft: bool) -> None:
     few, many = annotations((2, 0, 3), rows=3), annotations((2, 0, 3), rows=9)
     if soft:
         few, many = (
-            given._replace(soft=torch.rand(3, given.boxes.shape[1], 1 + NUM_LABELS) * 0 + 0.2)
-            for given in (few, many)
+            padded._replace(soft=torch.rand(3, padded.boxes.shape[1], 1 + NUM_LABELS) * 0 + 0.2)
+            for padded in (few, many)
         )
         assert many.soft is not None
         many.soft[~many.is_box] = float("nan")
@@ -291,9 +295,9 @@ def test_soft_targets_and_weights_reach_the_positive_rois_alone() -> None:
     factor = torch.where(rois.is_positive, 0.25, 1.0)
     expected = (each * factor)[rois.is_sampled].mean()
     weighted = targets._replace(weights=torch.full_like(targets.boxes[..., 0], 0.25))
-    found = second_stage_losses(made, features, proposals, weighted, keys)
-    torch.testing.assert_close(found.classification, expected)
-    torch.testing.assert_close(found.boxes, plain.boxes)
+    result = second_stage_losses(made, features, proposals, weighted, keys)
+    torch.testing.assert_close(result.classification, expected)
+    torch.testing.assert_close(result.boxes, plain.boxes)
 
 
 def test_scores_hold_probabilities_and_clipped_boxes_for_every_class() -> None:

@@ -23,21 +23,21 @@ def raw(logits: list[list[float]]) -> RpnOutput:
 
 
 def test_proposals_are_the_best_distinct_boxes_of_all_levels() -> None:
-    found = propose(raw([[2.0, 3, 0, 9, 1]]), torch.tensor([[40, 50]]), pre_nms=10, post_nms=10)
+    proposed = propose(raw([[2.0, 3, 0, 9, 1]]), torch.tensor([[40, 50]]), pre_nms=10, post_nms=10)
     # logit 9 lies outside the image; logit 3 suppresses 2; 1 is safe on its own level
-    assert found.boxes[0, :3].tolist() == [ANCHORS[1], ANCHORS[4], ANCHORS[2]]
-    assert found.is_proposal.tolist() == [[True, True, True, False, False]]
+    assert proposed.boxes[0, :3].tolist() == [ANCHORS[1], ANCHORS[4], ANCHORS[2]]
+    assert proposed.is_proposal.tolist() == [[True, True, True, False, False]]
     expected = torch.tensor([3.0, 1, 0]).sigmoid()
-    torch.testing.assert_close(found.objectness[0, :3], expected)
-    assert found.boxes[0, 3:].tolist() == [[0] * 4] * 2
-    assert found.objectness[0, 3:].tolist() == [0, 0]
+    torch.testing.assert_close(proposed.objectness[0, :3], expected)
+    assert proposed.boxes[0, 3:].tolist() == [[0] * 4] * 2
+    assert proposed.objectness[0, 3:].tolist() == [0, 0]
 
 
 def test_boxes_are_cut_off_at_each_images_own_size() -> None:
     both = raw([[0.0, -1, 1, 9, -9]] * 2)
-    found = propose(both, torch.tensor([[40, 65], [25, 22]]), pre_nms=10, post_nms=10)
-    assert found.boxes[0, 0].tolist() == [60, 0, 65, 10]
-    assert found.boxes[1, 0].tolist() == [20, 20, 22, 25]
+    proposed = propose(both, torch.tensor([[40, 65], [25, 22]]), pre_nms=10, post_nms=10)
+    assert proposed.boxes[0, 0].tolist() == [60, 0, 65, 10]
+    assert proposed.boxes[1, 0].tolist() == [20, 20, 22, 25]
 
 
 def test_each_level_sends_only_its_best_and_the_image_keeps_only_the_best() -> None:
@@ -70,7 +70,7 @@ def test_proposals_equal_torchvisions(name: str, training: bool, pre: int, post:
     mode = "training" if training else "testing"
     features = made.features(images(), SIZES)
     output = made.rpn(features)
-    found = propose(output, SIZES, pre_nms=pre, post_nms=post)
+    proposed = propose(output, SIZES, pre_nms=pre, post_nms=post)
 
     listed = torchvision_images(torch.zeros(3, 3, *CANVAS))
     maps = list(features.maps.values())
@@ -87,17 +87,17 @@ def test_proposals_equal_torchvisions(name: str, training: bool, pre: int, post:
         rpn.training, (rpn._pre_nms_top_n, rpn._post_nms_top_n) = False, before
 
     assert torch.equal(output.anchors, anchors[0])
-    assert not found.is_inexact.any()
+    assert not proposed.is_inexact.any()
     for image in range(3):
-        number = int(found.is_proposal[image].sum())
+        number = int(proposed.is_proposal[image].sum())
         assert number == len(boxes[image]) > 20
-        assert found.is_proposal[image, :number].all()
-        torch.testing.assert_close(found.boxes[image, :number], boxes[image])
-        torch.testing.assert_close(found.objectness[image, :number], scores[image])
+        assert proposed.is_proposal[image, :number].all()
+        torch.testing.assert_close(proposed.boxes[image, :number], boxes[image])
+        torch.testing.assert_close(proposed.objectness[image, :number], scores[image])
 
 
 def test_no_gradient_flows_through_proposals() -> None:
     output = raw([[2.0, 3, 0, 9, 1]])
     tracked = output._replace(objectness=output.objectness.requires_grad_())
-    found = propose(tracked, torch.tensor([[40, 50]]), pre_nms=10, post_nms=10)
-    assert not found.objectness.requires_grad
+    proposed = propose(tracked, torch.tensor([[40, 50]]), pre_nms=10, post_nms=10)
+    assert not proposed.objectness.requires_grad

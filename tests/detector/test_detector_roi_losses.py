@@ -106,12 +106,12 @@ def test_class_targets_count_without_annotations_too(detector: Detector) -> None
 
 def test_regression_targets_are_the_deltas_from_rois_to_box_targets(detector: Detector) -> None:
     """RoIs are sampled by the boxes; their deltas lead to the box targets."""
-    given = targets()
+    targeted = targets()
     nothing = Proposals(torch.zeros(1, 0, 4), torch.zeros(1, 0), torch.zeros(1, 0).bool(), NO)
     keys = torch.rand(1, 2, generator=torch.Generator())
-    plain = detector.sample_rois(nothing, given, keys)
-    box_targets = given.boxes + torch.tensor([-2.0, 0, 2, 0])  # wider by 4, the centre stays
-    aimed = detector.sample_rois(nothing, given._replace(box_targets=box_targets), keys)
+    plain = detector.sample_rois(nothing, targeted, keys)
+    box_targets = targeted.boxes + torch.tensor([-2.0, 0, 2, 0])  # wider by 4, the centre stays
+    aimed = detector.sample_rois(nothing, targeted._replace(box_targets=box_targets), keys)
     assert torch.equal(plain.boxes, aimed.boxes)
     assert not plain.deltas.any()
     side = aimed.boxes[..., 2] - aimed.boxes[..., 0]
@@ -122,7 +122,7 @@ def test_regression_targets_are_the_deltas_from_rois_to_box_targets(detector: De
 
 
 def test_annotations_may_set_another_box_loss(detector: Detector) -> None:
-    # differences of .5 and .25, over two RoIs: l1, and d^2 / 4 of beta 2
+    # differences of 0.5 and 0.25, over two RoIs: l1, and d^2 / 4 of beta 2
     for beta, expected in ((None, 0.375), (2.0, 0.0390625)):
         losses = detector.roi_losses(output(), ROIS, targets()._replace(beta=beta))
         torch.testing.assert_close(losses.boxes, torch.tensor(expected))

@@ -19,7 +19,7 @@ IMAGE = torch.linspace(0, 1, 3 * 64 * 96).view(1, 3, 64, 96)
 SIZES = torch.tensor([[60.0, 90.0]])
 
 
-def made(**asked: Any) -> Detector:
+def make_test_detector(**asked: Any) -> Detector:
     torch.manual_seed(0)
     return build("tiny", 2, numbers=replace(DETECTORS["tiny"].numbers, **asked))
 
@@ -50,9 +50,9 @@ def test_a_dampened_tensor_has_the_same_value_and_a_share_of_the_gradient(
     kind: torch.dtype,
 ) -> None:
     tensor = torch.tensor([0.1, -7.3, 0.0, 1e-20, 3e4], dtype=kind, requires_grad=True)
-    found = dampen(tensor, 0.25)
-    assert torch.equal(found, tensor)
-    total = (found * torch.tensor([4.0, 2, 8, 1, 0], dtype=kind)).sum()
+    result = dampen(tensor, 0.25)
+    assert torch.equal(result, tensor)
+    total = (result * torch.tensor([4.0, 2, 8, 1, 0], dtype=kind)).sum()
     assert torch.autograd.grad(total, tensor)[0].tolist() == [1.0, 0.5, 2.0, 0.25, 0.0]
 
 
@@ -71,16 +71,16 @@ def test_shares_of_the_classifiers_gradients_by_hand() -> None:
     # Each of the two logits has the slope 1, 10 or 100 to a feature, the one delta 5.
     for outputs, slope in ((whole, 2 * (1 + 10 + 100) + 5), (damped, 2 * (0.5 + 10) + 5)):
         total = torch.cat([logits for logits, _ in outputs]).sum() + outputs[0][1].sum()
-        (found,) = torch.autograd.grad(total, features, retain_graph=True)
-        assert found.tolist() == [[slope, slope]]
+        (gradients,) = torch.autograd.grad(total, features, retain_graph=True)
+        assert gradients.tolist() == [[slope, slope]]
     total = torch.cat([logits for logits, _ in damped]).sum()
-    for found in torch.autograd.grad(total, weights):  # the classifiers' own are whole
-        assert found.tolist() == [[1.0, 2.0], [1.0, 2.0]]
+    for gradients in torch.autograd.grad(total, weights):  # the classifiers' own are whole
+        assert gradients.tolist() == [[1.0, 2.0], [1.0, 2.0]]
 
 
 @pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}])
 def test_a_detector_of_several_heads_predicts_their_mean(asked: dict[str, int]) -> None:
-    detector = made(**asked)
+    detector = make_test_detector(**asked)
     features = detector.features(IMAGE, SIZES)
     every = detector.head_outputs(features, BOXES)
     together = detector.roi_outputs(features, BOXES)
@@ -92,7 +92,7 @@ def test_a_detector_of_several_heads_predicts_their_mean(asked: dict[str, int]) 
 
 
 def test_classifiers_share_one_regression() -> None:
-    detector = made(classifiers=3)
+    detector = make_test_detector(classifiers=3)
     every = detector.head_outputs(detector.features(IMAGE, SIZES), BOXES)
     assert torch.equal(every[0].deltas, every[1].deltas)
     assert torch.equal(every[0].deltas, every[2].deltas)
@@ -100,16 +100,16 @@ def test_classifiers_share_one_regression() -> None:
 
 @pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}])
 def test_torchvisions_own_forward_detects_the_same(asked: dict[str, Any]) -> None:
-    detector = made(**asked)
+    detector = make_test_detector(**asked)
     detector.network.eval()
     detector.network.transform.min_size, detector.network.transform.max_size = (64,), 96
-    found = detector.detect(IMAGE, torch.tensor([[64.0, 96.0]]), score_threshold=0.0)
+    detections = detector.detect(IMAGE, torch.tensor([[64.0, 96.0]]), score_threshold=0.0)
     expected = detector.network([IMAGE[0]])[0]
-    number = int(found.is_detection.sum())
+    number = int(detections.is_detection.sum())
     assert number > 10
     kept = min(number, len(expected["scores"]))
     torch.testing.assert_close(
-        found.scores[0][found.is_detection[0]][:kept], expected["scores"][:kept]
+        detections.scores[0][detections.is_detection[0]][:kept], expected["scores"][:kept]
     )
 
 
@@ -117,7 +117,7 @@ def test_torchvisions_own_forward_detects_the_same(asked: dict[str, Any]) -> Non
     "asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}, {"networks": 2}]
 )
 def test_a_saved_detector_comes_back_with_its_heads(tmp_path: Path, asked: dict[str, Any]) -> None:
-    detector = made(**asked)
+    detector = make_test_detector(**asked)
     save(detector, tmp_path / "model.safetensors")
     again = build("tiny", 2, tmp_path / "model.safetensors")
     for name in ("box_heads", "classifiers", "has_spread"):
@@ -129,7 +129,7 @@ def test_a_saved_detector_comes_back_with_its_heads(tmp_path: Path, asked: dict[
 
 def test_a_twin_has_the_same_backbone_and_other_heads(tmp_path: Path) -> None:
     file = tmp_path / "whole.safetensors"
-    backbone = {k: v.clone() for k, v in made().network.backbone.state_dict().items()}
+    backbone = {k: v.clone() for k, v in make_test_detector().network.backbone.state_dict().items()}
     save_file(backbone, file)
     numbers = replace(DETECTORS["tiny"].numbers, networks=2)
     detector = build("tiny", 2, file, numbers=numbers)
@@ -138,29 +138,29 @@ def test_a_twin_has_the_same_backbone_and_other_heads(tmp_path: Path) -> None:
         assert torch.equal(value, twin.backbone.state_dict()[key])
     ours, its = detector.network.roi_heads.state_dict(), twin.roi_heads.state_dict()
     assert any(not torch.equal(value, its[key]) for key, value in ours.items())
-    frozen = [not one.requires_grad for one in detector.network.backbone.parameters()]
-    assert frozen == [not one.requires_grad for one in twin.backbone.parameters()]
+    frozen = [not parameter.requires_grad for parameter in detector.network.backbone.parameters()]
+    assert frozen == [not parameter.requires_grad for parameter in twin.backbone.parameters()]
     assert any(frozen)
 
 
 def test_a_twin_is_trained_with_its_detector_but_not_saved(tmp_path: Path) -> None:
-    detector = made(networks=2)
-    trained = {id(one) for one in detector.network.parameters()}
-    assert all(id(one) in trained for one in detector.twin.network.parameters())
+    detector = make_test_detector(networks=2)
+    trained = {id(parameter) for parameter in detector.network.parameters()}
+    assert all(id(parameter) in trained for parameter in detector.twin.network.parameters())
     save(detector, tmp_path / "model.safetensors")
     tensors, _ = read_file(tmp_path / "model.safetensors")
     assert not any(key.startswith("twin.") for key in tensors)
-    assert describe(detector) == describe(made())
+    assert describe(detector) == describe(make_test_detector())
 
 
 def test_heads_are_recorded_only_if_they_are_unusual(tmp_path: Path) -> None:
-    save(made(box_heads=2), tmp_path / "two.safetensors")
+    save(make_test_detector(box_heads=2), tmp_path / "two.safetensors")
     assert read_metadata(tmp_path / "two.safetensors")["box_heads"] == "2"
-    assert not {"box_heads", "classifiers", "has_spread"} & describe(made()).keys()
+    assert not {"box_heads", "classifiers", "has_spread"} & describe(make_test_detector()).keys()
 
 
 @pytest.mark.parametrize("number", ["0", "99999999", "two", "", "-1"])
 def test_damaged_metadata_about_heads_is_refused(tmp_path: Path, number: str) -> None:
-    save(made(), tmp_path / "odd.safetensors", {"box_heads": number})
+    save(make_test_detector(), tmp_path / "odd.safetensors", {"box_heads": number})
     with pytest.raises(DataError, match=r"odd\.safetensors: .* in its metadata is"):
         build("tiny", 2, tmp_path / "odd.safetensors")

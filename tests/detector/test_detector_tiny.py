@@ -84,5 +84,5 @@ def test_incomplete_suppression_of_proposals_flags_the_detections(
         return propose(self, *given, **more)._replace(is_inexact=is_unsettled)
 
     monkeypatch.setattr(Detector, "proposals", proposals)
-    found = made.detect(toys(3), torch.full((3, 2), 96))
-    assert torch.equal(found.is_inexact, is_unsettled)
+    detections = made.detect(toys(3), torch.full((3, 2), 96))
+    assert torch.equal(detections.is_inexact, is_unsettled)

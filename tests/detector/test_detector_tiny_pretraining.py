@@ -53,8 +53,8 @@ def test_boxes_are_tight_around_every_shape(toys: ModuleType) -> None:
         for turn, build_ in ((0.0, 0.0), (0.13, 1.0), (0.71, -1.0)):
             covered, box = alone(shape, turn=turn, build=build_, size=200)
             rows, columns = np.nonzero(covered > 0.5)
-            found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
-            assert np.abs(np.array(found) - box).max() < 1.5, (name, turn)
+            listed = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            assert np.abs(np.array(listed) - box).max() < 1.5, (name, turn)
 
 
 def test_no_shape_is_an_embedded_one_in_disguise(toys: ModuleType) -> None:
@@ -101,7 +101,7 @@ def test_boxes_are_mirrored_with_their_images(
     images[..., 10:20, 30:50] = 255
     mask = torch.ones(1, 1, dtype=torch.bool)
     targets = Targets(torch.tensor([[[30.0, 10, 50, 20]]]), torch.zeros(1, 1).long(), mask, ~mask)
-    seen, wanted = script.mirrored(images, targets, torch.tensor(is_mirrored)[:, None])
+    seen, wanted = script.mirror(images, targets, torch.tensor(is_mirrored)[:, None])
     assert wanted.boxes[0, 0].tolist() == expected
     left, top, right, bottom = expected
     assert (seen[..., top:bottom, left:right] == 255).all()
@@ -141,7 +141,7 @@ def test_the_saved_network_computes_the_same_as_the_trained_one(
     script: ModuleType, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
-    images, _ = script.drawn(3, 24)
+    images, _ = script.draw_scenes(3, 24)
     trained = build("tiny", 39, frozen_norm=False)
     script.measure_norms(trained, images)
     path = tmp_path / "tiny.safetensors"
@@ -150,9 +150,9 @@ def test_the_saved_network_computes_the_same_as_the_trained_one(
     sizes = torch.full((24, 2), SIDE)
     trained.network.eval()
     with torch.no_grad():
-        expected, found = trained.features(images, sizes), made.features(images, sizes)
+        expected, features = trained.features(images, sizes), made.features(images, sizes)
     for level in ("0", "1"):
         spread = float(expected.maps[level].std())
         assert math.isfinite(spread)
-        error = (expected.maps[level] - found.maps[level]).abs().max()
+        error = (expected.maps[level] - features.maps[level]).abs().max()
         assert error < 0.02 * spread, level

@@ -148,7 +148,7 @@ def test_models_of_earlier_versions_are_read_with_a_note_and_weights_from_elsewh
     assert read_metadata(backbone) == {"format": "pt"}
     assert caplog.records == []
     assert read_metadata(model) == {"detector": "tiny", "label_names": "[]"}
-    assert ["has no digest" in one.getMessage() for one in caplog.records] == [True]
+    assert ["has no digest" in record.getMessage() for record in caplog.records] == [True]
 
 
 SAVING = """

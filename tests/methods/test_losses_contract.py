@@ -109,7 +109,9 @@ def test_losses_are_finite_scalars_with_gradients(name: str, step: int) -> None:
     total = sum(losses.values(), torch.zeros(()))
     total.backward()  # type: ignore[no-untyped-call]
     predictor = detector.network.roi_heads
-    gradients = [one.grad for one in predictor.parameters() if one.grad is not None]
+    gradients = [
+        parameter.grad for parameter in predictor.parameters() if parameter.grad is not None
+    ]
     assert gradients
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert any(gradient.abs().sum() > 0 for gradient in gradients)
@@ -117,8 +119,8 @@ def test_losses_are_finite_scalars_with_gradients(name: str, step: int) -> None:
 
 
 def test_the_names_of_losses_and_figures_never_change(name: str) -> None:
-    found = [take_step(name, step, batch()) for step in (0, 60, 119)]
-    names = {tuple(losses) for _, losses in found}
+    listed = [take_step(name, step, batch()) for step in (0, 60, 119)]
+    names = {tuple(losses) for _, losses in listed}
     assert len(names) == 1
 
 
@@ -146,15 +148,15 @@ def test_padding_changes_no_loss(name: str, step: int) -> None:
     """Keys are drawn per candidate, so padding needs keys that agree on the other candidates."""
     annotations = batch()
     wider = pad(annotations, by=3)
-    found = []
+    collected = []
     for one in (annotations, wider):
         method, detector = ready(name, step)
         context = work_on(detector, one, step)
         wide = torch.Generator().manual_seed(5)
         numbers = torch.rand(2, 100_000, generator=wide)
         context = replace(context, draw=partial(_first, numbers))
-        found.append(method.losses(context))
-    (first, losses), (second, others) = found
+        collected.append(method.losses(context))
+    (first, losses), (second, others) = collected
     for key, value in losses.items():
         torch.testing.assert_close(value, others[key], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(first.boxes, second.boxes[:, :4], rtol=1e-4, atol=1e-3)
@@ -212,7 +214,9 @@ def test_very_small_boxes_give_finite_values(name: str, step: int, half: bool) -
         outcome, losses = method.losses(work_on(detector, annotations._replace(boxes=boxes), step))
     assert all(value.isfinite() for value in losses.values())
     sum(losses.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
-    gradients = [one.grad for one in detector.network.parameters() if one.grad is not None]
+    gradients = [
+        parameter.grad for parameter in detector.network.parameters() if parameter.grad is not None
+    ]
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert outcome.boxes[annotations.is_box].isfinite().all()
     assert outcome.matched[annotations.is_box].isfinite().all()

@@ -25,22 +25,24 @@ BOX = [10.0, 10, 30, 30]
 OTHER = [50.0, 50, 80, 80]
 LABELS_ONLY = Rates(box=0.0)
 # background, then the classes      over the foreground p
-FIRST = [0.5, 0.3, 0.1, 0.1]  #     .6 .2 .2
-SECOND = [0.2, 0.64, 0.08, 0.08]  # .8 .1 .1
-TORN = [0.0, 0.45, 0.1, 0.45]  #    .45 .1 .45
-LATER_ON = [0.0, 0.2, 0.6, 0.2]  #  .2 .6 .2
+FIRST = [0.5, 0.3, 0.1, 0.1]  #     0.6 0.2 0.2
+SECOND = [0.2, 0.64, 0.08, 0.08]  # 0.8 0.1 0.1
+TORN = [0.0, 0.45, 0.1, 0.45]  #    0.45 0.1 0.45
+LATER_ON = [0.0, 0.2, 0.6, 0.2]  #  0.2 0.6 0.2
 
 
-def made(rates: Rates = LABELS_ONLY, **settings: Any) -> Mend:
+def make_mend(rates: Rates = LABELS_ONLY, **settings: Any) -> Mend:
     return Mend(4, 3, MendSettings(**settings), rates)
 
 
 def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
-    # y = 0: .6 * .7 = .42,  .2 * .15 = .03,  .2 * .15 = .03   -> .875  .0625  .0625   kept
-    # y = 1: .8 * .15 = .12, .1 * .7 = .07,   .1 * .15 = .015  -> over .205: class 0   relabelled
-    # y = 1: .45 * .15 = .0675, .07, .0675                     -> over .205            unsure
+    # y = 0: 0.6 * 0.7 = 0.42, 0.2 * 0.15 = 0.03, 0.2 * 0.15 = 0.03; over 0.48: kept
+    # y = 1: 0.8 * 0.15 = 0.12, 0.1 * 0.7 = 0.07, 0.1 * 0.15 = 0.015; over 0.205: relabelled to 0
+    # y = 1: 0.45 * 0.15 = 0.0675, 0.07, 0.0675; over 0.205: unsure
     annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
-    outcome = made().refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
+    outcome = make_mend().refine(
+        annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER
+    )
     expected = torch.tensor(
         [
             [0, 0.875, 0.0625, 0.0625],
@@ -62,10 +64,10 @@ def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
 
 
 def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None:
-    # second visit: p = (.8 + .2) / 2, (.1 + .6) / 2, (.1 + .2) / 2 = .5 .35 .15
-    # y = 1: .5 * .15 = .075, .35 * .7 = .245, .15 * .15 = .0225, together .3425
-    # q(1) = .5 where p(1) * .7 = .075 + .0225
-    method, annotations = made(), one_image([OTHER], [1], rows=[2])
+    # second visit: p = (0.8 + 0.2) / 2, (0.1 + 0.6) / 2, (0.1 + 0.2) / 2 = 0.5 0.35 0.15
+    # y = 1: 0.5 * 0.15 = 0.075, 0.35 * 0.7 = 0.245, 0.15 * 0.15 = 0.0225, together 0.3425
+    # q(1) = 0.5 where p(1) * 0.7 = 0.075 + 0.0225
+    method, annotations = make_mend(), one_image([OTHER], [1], rows=[2])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))
     method.refine(annotations, NOTHING, scorer, LATER)
     outcome = method.refine(annotations, NOTHING, scorer, LATER)
@@ -81,7 +83,7 @@ def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None
 
 
 def test_a_new_visit_may_outweigh_the_memory() -> None:
-    method, annotations = made(memory_min_weight=1.0), one_image([BOX], [1])
+    method, annotations = make_mend(memory_min_weight=1.0), one_image([BOX], [1])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))
     method.refine(annotations, NOTHING, scorer, LATER)
     outcome = method.refine(annotations, NOTHING, scorer, LATER)
@@ -89,8 +91,8 @@ def test_a_new_visit_may_outweigh_the_memory() -> None:
 
 
 def test_the_threshold_is_where_the_posterior_is_even() -> None:
-    # tau = 2, y = 1: q(1) = .5 where p(1)^2 * .7 = (.8^2 + .1^2) * .15 = .0975
-    method = made()
+    # tau = 2, y = 1: q(1) = 0.5 where p(1)^2 * 0.7 = (0.8^2 + 0.1^2) * 0.15 = 0.0975
+    method = make_mend()
     method.load_state_dict({**method.state_dict(), "tau": torch.tensor(2.0)})
     outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SECOND])), LATER)
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.1)]]))
@@ -99,8 +101,9 @@ def test_the_threshold_is_where_the_posterior_is_even() -> None:
 
 
 def test_labels_of_a_lost_class_have_at_least_the_rate_of_right_labels() -> None:
-    # y = 1 would be relabelled (q = .34); lost, it has 1 - .3 = .7, and class 0 .3 * .12 / .135
-    method = made()
+    # y = 1 would be relabelled (q = 0.34); lost, it has 1 - 0.3 = 0.7, and class 0 has
+    # 0.3 * 0.12 / 0.135
+    method = make_mend()
     lost = torch.tensor([False, True, False])
     method.load_state_dict({**method.state_dict(), "lost": lost})
     outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SECOND])), LATER)
@@ -125,7 +128,7 @@ def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
 
 
 def test_without_soft_labels_the_heads_ignore_unsure_annotations() -> None:
-    method = made(soft_labels=False)
+    method = make_mend(soft_labels=False)
     annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
     outcome = method.refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     assert outcome.roi.soft is None
@@ -136,14 +139,14 @@ def test_without_soft_labels_the_heads_ignore_unsure_annotations() -> None:
 
 
 def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
-    # p(y) over the foreground: .6, .1 and .1; r = .7 of a queue of 10 is its 7th loss, -log .5
-    method = made(judgement="queue", queue_length=10)
+    # p(y) over the foreground: 0.6, 0.1 and 0.1; r = 0.7 of a queue of 10 is its 7th loss, -log 0.5
+    method = make_mend(judgement="queue", queue_length=10)
     queue = -torch.tensor([0.5] * 7 + [0.01] * 3).log()
     method.load_state_dict({**method.state_dict(), "queue": queue})
     annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
     outcome = method.refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     assert outcome.verdict.tolist() == [[Judgement.KEPT, Judgement.RELABELLED, Judgement.DISCARDED]]
-    assert outcome.labels.tolist() == [[0, 0, 1]]  # .8 is above a half, .45 is not
+    assert outcome.labels.tolist() == [[0, 0, 1]]  # 0.8 is above a half, 0.45 is not
     torch.testing.assert_close(outcome.loss, -torch.tensor([[0.6, 0.1, 0.1]]).log())
     torch.testing.assert_close(outcome.threshold, torch.full((1, 3), math.log(2)))
     assert outcome.roi.soft is None
@@ -153,19 +156,19 @@ def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
 
 
 def test_background_may_stay_in_the_evidence() -> None:
-    method = made(foreground_only=False)
+    method = make_mend(foreground_only=False)
     outcome = method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), LATER)
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.3)]]))
 
 
 def test_a_temperature_that_is_set_is_not_fitted() -> None:
-    method = made(temperature=2.0)
+    method = make_mend(temperature=2.0)
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), LATER)
     assert method.end_epoch(0, is_warm_up=False)["tau"] == 2
 
 
 def test_warm_up_trains_on_unchanged_annotations_and_collects_evidence() -> None:
-    method = made(Rates(box=0.2))
+    method = make_mend(Rates(box=0.2))
     annotations = one_image([BOX, OTHER], [0, 1])
     scorer = TableScorer(table([FIRST, SECOND] + [FIRST] * 100))
     outcome = method.refine(annotations, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, WARM_UP)
@@ -184,9 +187,9 @@ def test_warm_up_trains_on_unchanged_annotations_and_collects_evidence() -> None
 
 
 def test_targets_of_warm_up_are_the_posterior_of_the_current_prediction() -> None:
-    method = made()
+    method = make_mend()
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), WARM_UP)
-    # y = 1, s = .2 .64 .08 .08: s T = .096 .056 .012, together .164; no object: background
+    # y = 1, s = 0.2 0.64 0.08 0.08: s T = 0.096 0.056 0.012, together 0.164; no object: background
     logits = torch.tensor([[SECOND, SECOND, [NAN] * 4]]).log()
     rois = rois_of([1, 0, 0], [True, False, False])
     targets = method.class_targets(logits, rois, None, WARM_UP)  # type: ignore[arg-type]
@@ -197,7 +200,7 @@ def test_targets_of_warm_up_are_the_posterior_of_the_current_prediction() -> Non
 
 
 def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() -> None:
-    method = made()
+    method = make_mend()
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), WARM_UP)
     logits = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(1), requires_grad=True)
     rois = rois_of([0, 1, 2, 2, 0, 0], [True] * 4 + [False] * 2)
@@ -218,9 +221,9 @@ def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() ->
 @pytest.mark.parametrize(
     ("method", "is_warm_up"),
     [
-        (made(), False),
-        (made(correct_warm_up_loss=False), True),
-        (made(Rates(label=0.0)), True),
+        (make_mend(), False),
+        (make_mend(correct_warm_up_loss=False), True),
+        (make_mend(Rates(label=0.0)), True),
     ],
 )
 def test_other_steps_have_no_class_targets(method: Mend, is_warm_up: bool) -> None:
@@ -232,7 +235,7 @@ def test_other_steps_have_no_class_targets(method: Mend, is_warm_up: bool) -> No
 
 
 def test_known_rates_of_zero_change_no_annotation_and_score_no_boxes() -> None:
-    method = made(Rates(label=0.0, box=0.0))
+    method = make_mend(Rates(label=0.0, box=0.0))
     annotations = one_image([BOX], [2])
     outcome = method.refine(annotations, NOTHING, TableScorer(), LATER)
     assert torch.equal(outcome.boxes, annotations.boxes)
@@ -242,7 +245,7 @@ def test_known_rates_of_zero_change_no_annotation_and_score_no_boxes() -> None:
 
 
 def test_an_epoch_without_visits_keeps_the_initial_estimates() -> None:
-    figures = made(Rates()).end_epoch(0, is_warm_up=False)
+    figures = make_mend(Rates()).end_epoch(0, is_warm_up=False)
     beliefs = {"label_noise": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0, "lost_classes": 0}
     nothing = {"box_noise_low": 0.0, "box_noise_high": pytest.approx(0.75)}  # known of boxes
     nothing |= {"held_at_border": 0.0}
@@ -251,7 +254,7 @@ def test_an_epoch_without_visits_keeps_the_initial_estimates() -> None:
 
 def test_a_state_of_another_dataset_is_refused() -> None:
     with pytest.raises(UsageError, match=r"memory of the saved state has shape \[5, 3\].*\[9, 3\]"):
-        Mend(8, 3).load_state_dict(made().state_dict())
+        Mend(8, 3).load_state_dict(make_mend().state_dict())
 
 
 @pytest.mark.parametrize(

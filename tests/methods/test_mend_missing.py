@@ -6,7 +6,7 @@ import torch
 from boxmend.detector import SecondStageOutput, Targets
 from boxmend.detector.assignment import assign
 from boxmend.errors import UsageError
-from boxmend.methods.missing import ANNOTATED_MIN_IOU, find_missing_objects
+from boxmend.methods.missing import MISSING, find_missing_objects
 from boxmend.methods.table import (
     BatchAnnotations,
     Mend,
@@ -40,7 +40,7 @@ UNSURE = [0.7, 0.1, 0.2, 0.0]
 # proposal                   likeliest class, and what it is regressed to
 OFFERED = [
     (SURE, [12.0, 10, 32, 30]),  # the annotated object itself
-    (LESS_SURE, [52.0, 50, 82, 80]),  # another one, IoU .875 with the next
+    (LESS_SURE, [52.0, 50, 82, 80]),  # another one, IoU 0.875 with the next
     (SURE, [50.0, 50, 80, 80]),  # the same, surer
     (UNSURE, [0.0, 60, 20, 90]),  # perhaps nothing
     (LESS_SURE, [60.0, 0, 90, 30]),  # a third object
@@ -53,7 +53,7 @@ def scorer(own: list[float] = SURE) -> TableScorer:
     return TableScorer(table(chances, boxes))
 
 
-def refined(
+def refine_batch(
     progress: TrainingProgress = LATER, rates: Rates | None = None, **settings: float
 ) -> Outcome:
     chosen = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
@@ -64,12 +64,12 @@ def refined(
 
 def ignored_boxes(targets: Targets) -> list[list[float]]:
     """Return the boxes of the ignored rows."""
-    found: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
-    return found
+    result: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
+    return result
 
 
 def test_the_best_proposal_of_each_unannotated_object_is_ignored() -> None:
-    outcome = refined(missing_min_score=0.3)
+    outcome = refine_batch(missing_min_score=0.3)
     for targets in (outcome.rpn, outcome.roi):
         assert ignored_boxes(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
         assert int(targets.is_real.sum()) == 1  # the annotation
@@ -83,7 +83,7 @@ def test_the_best_proposal_of_each_unannotated_object_is_ignored() -> None:
 
 
 def test_the_other_targets_are_the_same() -> None:
-    with_it, without = refined(missing_min_score=0.3), refined()
+    with_it, without = refine_batch(missing_min_score=0.3), refine_batch()
     assert "missing" not in without.metrics
     assert without.roi.boxes.shape == (1, 1, 4)
     for name in ("boxes", "labels", "soft", "box_targets"):
@@ -96,20 +96,22 @@ def test_proposals_near_ignored_objects_are_not_background() -> None:
     near, elsewhere = [51.0, 50, 81, 80], [0.0, 60, 20, 90]
     boxes = torch.tensor([[BOX, near, elsewhere]])
     for missing, negative in ((None, [False, True, True]), (0.3, [False, False, True])):
-        targets = (refined() if missing is None else refined(missing_min_score=missing)).roi
+        targets = (
+            refine_batch() if missing is None else refine_batch(missing_min_score=missing)
+        ).roi
         assigned = assign(boxes, targets, thresholds=(0.5, 0.5))
         assert assigned.is_positive.tolist() == [[True, False, False]]
         assert assigned.is_negative.tolist() == [negative]
 
 
 def test_warm_up_ignores_no_object() -> None:
-    outcome = refined(WARM_UP, missing_min_score=0.3)
+    outcome = refine_batch(WARM_UP, missing_min_score=0.3)
     assert outcome.roi.boxes.shape == (1, 1, 4)
     assert "missing" not in outcome.metrics
 
 
 def test_labels_and_boxes_may_be_kept_while_objects_are_ignored() -> None:
-    outcome = refined(rates=Rates(label=0.0, box=0.0), missing_min_score=0.45)
+    outcome = refine_batch(rates=Rates(label=0.0, box=0.0), missing_min_score=0.45)
     assert ignored_boxes(outcome.roi) == [[50.0, 50, 80, 80]]
     assert outcome.roi.boxes[0, 0].tolist() == BOX
     assert outcome.roi.labels[0, 0] == 1
@@ -123,11 +125,11 @@ def test_labels_and_boxes_may_be_kept_while_objects_are_ignored() -> None:
 def test_the_score_and_the_overlap_have_thresholds(
     score: float, height: float, number: int
 ) -> None:
-    assert ANNOTATED_MIN_IOU == 0.3
+    assert MISSING.annotated_min_iou == 0.3
     annotations = one_image([[0.0, 0, 10, 10]], [0])
     scores = table([[1 - score, 0, score, 0]], [[0.0, 0, 10, height]])
-    found = find_missing_objects(annotations, _matches(1), scores, min_score=0.3)
-    assert int(found.is_object.sum()) == number
+    objects = find_missing_objects(annotations, _matches(1), scores, min_score=0.3)
+    assert int(objects.is_object.sum()) == number
 
 
 def test_ignored_annotations_are_annotations() -> None:
@@ -136,20 +138,20 @@ def test_ignored_annotations_are_annotations() -> None:
     ignored = annotations._replace(
         is_box=annotations.is_box & False, is_ignored=~annotations.is_ignored
     )
-    nobody = annotations._replace(is_box=annotations.is_box & False)
-    for batch, number in ((annotations, 0), (ignored, 0), (nobody, 1)):
-        found = find_missing_objects(batch, _matches(1), scores, min_score=0.3)
-        assert int(found.is_object.sum()) == number
+    without_boxes = annotations._replace(is_box=annotations.is_box & False)
+    for batch, number in ((annotations, 0), (ignored, 0), (without_boxes, 1)):
+        objects = find_missing_objects(batch, _matches(1), scores, min_score=0.3)
+        assert int(objects.is_object.sum()) == number
 
 
 def test_at_most_twenty_objects_of_an_image_are_ignored() -> None:
     boxes = [[4.0 * k, 0, 4.0 * k + 3, 3] for k in range(24)]
     chances = [[0.5 - k / 100, 0, 0.5 + k / 100, 0] for k in range(24)]
-    found = find_missing_objects(
+    objects = find_missing_objects(
         one_image([[0.0, 50, 10, 60]], [0]), _matches(24), table(chances, boxes), min_score=0.3
     )
-    assert found.is_object.tolist() == [[True] * 20]
-    assert found.boxes[0].tolist() == list(reversed(boxes))[:20]  # the surest
+    assert objects.is_object.tolist() == [[True] * 20]
+    assert objects.boxes[0].tolist() == list(reversed(boxes))[:20]  # the surest
 
 
 @pytest.mark.parametrize("num_annotations", [1, 5])
@@ -170,7 +172,7 @@ def test_padding_is_inert_and_nothing_waits_for_the_device(num_annotations: int)
         method.refine(
             annotations,
             proposals,
-            lambda boxes: SecondStageOutput(*(one[:, : boxes.shape[1]] for one in scores)),
+            lambda boxes: SecondStageOutput(*(score[:, : boxes.shape[1]] for score in scores)),
             LATER,
         )
     assert watch.seen.isdisjoint(WAITS)

@@ -21,11 +21,11 @@ from tests.methods.method_batches import (
 
 NUMBER = 4000
 BOX = [10.0, 10, 30, 30]
-FIRST = [0.5, 0.3, 0.1, 0.1]  # over the foreground .6 .2 .2
+FIRST = [0.5, 0.3, 0.1, 0.1]  # over the foreground 0.6 0.2 0.2
 LABELS_ONLY = Rates(box=0.0)
 
 
-def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResult]:
+def make_prescreen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResult]:
     """Make labels of which three of ten are wrong, and a prescreen with calibrated probabilities.
 
     The probability of its class is `surest` for every fourth row and `sure` for the others; the
@@ -43,16 +43,18 @@ def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResu
     return labels, PrescreenResult(p, model, 0.01)
 
 
-def looked(rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.99) -> Mend:
+def make_prescreened(
+    rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.99
+) -> Mend:
     method = Mend(NUMBER, 3, MendSettings(), rates)
-    labels, look = seen(sure, surest)
+    labels, look = make_prescreen(sure, surest)
     method.estimator.prescreen(torch.arange(NUMBER), labels, look)
     return method
 
 
 def test_warm_up_trains_on_the_posterior_of_the_prescreen() -> None:
-    # p = .9 .05 .05 of row 0, y = 1: .9 * .15, .05 * .7, .05 * .15 over .1775
-    method = looked()
+    # p = 0.9 0.05 0.05 of row 0, y = 1: 0.9 * 0.15, 0.05 * 0.7, 0.05 * 0.15 over 0.1775
+    method = make_prescreened()
     outcome = method.refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
     )
@@ -64,9 +66,9 @@ def test_warm_up_trains_on_the_posterior_of_the_prescreen() -> None:
 
 
 def test_after_warm_up_both_kinds_of_evidence_count() -> None:
-    # .6 * sqrt(.9) = .5692, .2 * sqrt(.05) = .04472 twice; over .65864: .8642 .0679 .0679
-    # y = 1: .8642 * .15, .0679 * .7, .0679 * .15 over .187345
-    outcome = looked().refine(
+    # 0.6 * sqrt(0.9) = 0.5692, 0.2 * sqrt(0.05) = 0.04472 twice; over 0.65864: 0.8642 0.0679 0.0679
+    # y = 1: 0.8642 * 0.15, 0.0679 * 0.7, 0.0679 * 0.15 over 0.187345
+    outcome = make_prescreened().refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), LATER
     )
     assert outcome.roi.soft is not None
@@ -76,7 +78,7 @@ def test_after_warm_up_both_kinds_of_evidence_count() -> None:
 
 
 def test_the_rate_of_the_prescreen_is_reported_without_correction() -> None:
-    method = looked()
+    method = make_prescreened()
     assert method.estimator.rate == 0.3
     annotations = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
     method.refine(annotations, NOTHING, TableScorer(table([FIRST] * 4)), WARM_UP)
@@ -108,36 +110,38 @@ def test_a_class_whose_label_many_others_carry_is_not_lost() -> None:
 
 
 def test_a_known_rate_is_kept() -> None:
-    method = looked(Rates(label=0.2, box=0.0))
+    method = make_prescreened(Rates(label=0.2, box=0.0))
     assert method.estimator.rate == 0.2
     assert "label_noise_low" not in method.estimator.figures()
 
 
 @pytest.mark.parametrize(
-    ("sure", "surest", "is_heard"),
+    ("sure", "surest", "is_adopted"),
     [
         (0.9, 0.99, True),
         (0.5, 0.6, False),  # the rate could be anything
         (0.34, 0.999, False),  # the rate is known, but not which labels are wrong
     ],
 )
-def test_an_uninformative_prescreen_is_ignored(sure: float, surest: float, is_heard: bool) -> None:
-    method = looked(sure=sure, surest=surest)
-    assert (method.estimator.prior is not None) == is_heard
+def test_an_uninformative_prescreen_is_ignored(
+    sure: float, surest: float, is_adopted: bool
+) -> None:
+    method = make_prescreened(sure=sure, surest=surest)
+    assert (method.estimator.prior is not None) == is_adopted
     outcome = method.refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
     )
-    assert (outcome.roi.soft is not None) == is_heard
+    assert (outcome.roi.soft is not None) == is_adopted
 
 
 def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is of class 2 is taken for class 0: of a lost class q(y) is no lower than 1 - R."""
+    """The detector predicts class 0 for class 2: q(y) of a lost class is at least 1 - R."""
     monkeypatch.setattr(
         "boxmend.methods.noise_estimator.ESTIMATOR", replace(ESTIMATOR, prescreen_max_interval=1.0)
     )
-    labels, look = seen()
+    labels, look = make_prescreen()
     blind = look.probabilities + look.probabilities[:, 2:] * torch.tensor([1.0, 0, -1])
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     method.estimator.prescreen(torch.arange(NUMBER), labels, look._replace(probabilities=blind))
@@ -150,13 +154,15 @@ def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
     raised = outcome.roi.soft[0, annotations.labels[0] == 2, 3]
     torch.testing.assert_close(raised, torch.full_like(raised, 0.7))
     method.end_epoch(0, is_warm_up=False)
-    assert method.estimator.state["lost"].tolist() == lost  # also after a pass, which is early else
+    assert (
+        method.estimator.state["lost"].tolist() == lost
+    )  # also after an epoch that is early otherwise
 
 
 def test_annotations_without_a_prescreen_are_judged_by_the_detector() -> None:
     """Row 0 has a prescreen; for row 1, the p of the detector is the only evidence."""
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
-    labels, look = seen()
+    labels, look = make_prescreen()
     method.estimator.prescreen(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
     prior = method.estimator.prior_for(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
     assert prior is not None
@@ -164,7 +170,7 @@ def test_annotations_without_a_prescreen_are_judged_by_the_detector() -> None:
 
 
 def test_the_prescreen_is_part_of_the_state() -> None:
-    old, new = looked(), Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
+    old, new = make_prescreened(), Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     new.load_state_dict(old.state_dict())
     assert new.estimator.prior is not None
     assert old.estimator.prior is not None
@@ -205,11 +211,11 @@ def test_a_prescreen_of_features_finds_most_wrong_labels(number: int) -> None:
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     rows = torch.arange(NUMBER).flip(0)
     columns = (features, labels, torch.arange(NUMBER) % 5, rows)
-    found = method.prescreen(BoxFeatures(*(column[:number] for column in columns)))
+    prescreened = method.prescreen(BoxFeatures(*(column[:number] for column in columns)))
     if number < NUMBER:
-        assert not found
+        assert not prescreened
         assert method.estimator.prior is None
         return
-    assert found["label_noise"] == pytest.approx(0.3, abs=0.04)
+    assert prescreened["label_noise"] == pytest.approx(0.3, abs=0.04)
     assert method.estimator.prior is not None
     assert torch.equal(method.estimator.prior[:-1].argmax(1).flip(0), truth)

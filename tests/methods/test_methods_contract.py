@@ -49,7 +49,7 @@ def fresh(name: str, num_labels: int, rates: Rates = Rates()) -> Mend | PaperMet
     return method
 
 
-def made(name: str) -> Mend | PaperMethod:
+def make_method(name: str) -> Mend | PaperMethod:
     """Return a method after its first steps, so that it can judge labels."""
     method = fresh(name, NUM_LABELS, RATES)
     for seed in range(12):  # the queue then has its 76 losses
@@ -58,11 +58,11 @@ def made(name: str) -> Mend | PaperMethod:
 
 
 def tensors(outcome: Outcome) -> dict[str, Tensor]:
-    found = {key: value for key, value in outcome._asdict().items() if isinstance(value, Tensor)}
+    listed = {key: value for key, value in outcome._asdict().items() if isinstance(value, Tensor)}
     for stage in ("rpn", "roi"):
         parts = getattr(outcome, stage)._asdict().items()
-        found |= {f"{stage}.{key}": value for key, value in parts if isinstance(value, Tensor)}
-    return found
+        listed |= {f"{stage}.{key}": value for key, value in parts if isinstance(value, Tensor)}
+    return listed
 
 
 def assert_same(first: Outcome, second: Outcome, count: int) -> None:
@@ -74,7 +74,7 @@ def assert_same(first: Outcome, second: Outcome, count: int) -> None:
 
 
 def test_targets_are_finite_and_boxes_lie_in_the_image(name: str) -> None:
-    outcome = made(name).refine(*random_batch(9), WaveScorer(), LATER)
+    outcome = make_method(name).refine(*random_batch(9), WaveScorer(), LATER)
     for targets in (outcome.rpn, outcome.roi):
         assert targets.boxes.isfinite().all()
         assert (targets.boxes >= 0).all()
@@ -86,7 +86,7 @@ def test_targets_are_finite_and_boxes_lie_in_the_image(name: str) -> None:
 
 def test_padding_is_inert(name: str) -> None:
     annotations, proposals = random_batch(9)
-    one, other = made(name), made(name)
+    one, other = make_method(name), make_method(name)
     outcome = one.refine(annotations, proposals, WaveScorer(), LATER)
     wider = other.refine(pad(annotations, by=3), proposals, WaveScorer(), LATER)
     assert_same(outcome, wider, annotations.boxes.shape[1])
@@ -98,7 +98,7 @@ def test_padding_is_inert(name: str) -> None:
 
 def test_ignored_annotations_pass_through_untouched(name: str) -> None:
     annotations, proposals = random_batch(9)
-    outcome = made(name).refine(annotations, proposals, WaveScorer(), LATER)
+    outcome = make_method(name).refine(annotations, proposals, WaveScorer(), LATER)
     for targets in (outcome.rpn, outcome.roi):
         assert (targets.is_box & targets.is_ignored)[annotations.is_ignored].all()
         assert torch.equal(
@@ -114,7 +114,7 @@ def test_ignored_annotations_pass_through_untouched(name: str) -> None:
 def test_an_ignored_annotation_leaves_no_trace_in_the_state(name: str) -> None:
     annotations, proposals = random_batch(9)
     without = annotations._replace(is_ignored=torch.zeros_like(annotations.is_ignored))
-    one, other = made(name), made(name)
+    one, other = make_method(name), make_method(name)
     one.refine(annotations, proposals, WaveScorer(), LATER)
     other.refine(without, proposals, WaveScorer(), LATER)
     for key, value in one.state_dict().items():
@@ -124,14 +124,14 @@ def test_an_ignored_annotation_leaves_no_trace_in_the_state(name: str) -> None:
 def test_an_annotation_marked_as_box_and_ignored_is_ignored(name: str) -> None:
     annotations, proposals = random_batch(9)
     both = annotations._replace(is_box=annotations.is_box | annotations.is_ignored)
-    outcome = made(name).refine(annotations, proposals, WaveScorer(), LATER)
-    same = made(name).refine(both, proposals, WaveScorer(), LATER)
+    outcome = make_method(name).refine(annotations, proposals, WaveScorer(), LATER)
+    same = make_method(name).refine(both, proposals, WaveScorer(), LATER)
     assert_same(outcome, same, ROWS)
 
 
 def test_warm_up_leaves_the_annotations_as_they_are(name: str) -> None:
     annotations, proposals = random_batch(9)
-    outcome = made(name).refine(annotations, proposals, WaveScorer(), WARM_UP)
+    outcome = make_method(name).refine(annotations, proposals, WaveScorer(), WARM_UP)
     is_real = annotations.is_box | annotations.is_ignored
     for boxes in (outcome.boxes, outcome.matched, outcome.rpn.boxes, outcome.roi.boxes):
         assert torch.equal(boxes[is_real], annotations.boxes[is_real])
@@ -146,13 +146,13 @@ def test_warm_up_leaves_the_annotations_as_they_are(name: str) -> None:
 def test_no_argument_is_changed(name: str) -> None:
     annotations, proposals = random_batch(9)
     before = [part.clone() for part in (*annotations, *proposals)]
-    made(name).refine(annotations, proposals, WaveScorer(), LATER)
+    make_method(name).refine(annotations, proposals, WaveScorer(), LATER)
     for old, new in zip(before, (*annotations, *proposals), strict=True):
         torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_method_resumes_from_its_state(name: str) -> None:
-    first, second = made(name), fresh(name, NUM_LABELS, RATES)
+    first, second = make_method(name), fresh(name, NUM_LABELS, RATES)
     first.end_epoch(1, is_warm_up=False)
     second.load_state_dict(first.state_dict())
     for seed in (20, 21):
@@ -179,7 +179,7 @@ def test_a_state_from_the_end_of_an_epoch_gives_its_estimates() -> None:
 
 
 def test_a_state_is_a_snapshot(name: str) -> None:
-    method = made(name)
+    method = make_method(name)
     state = method.state_dict()
     kept = {key: torch.as_tensor(value).clone() for key, value in state.items()}
     method.refine(*random_batch(9), WaveScorer(), LATER)
@@ -198,7 +198,7 @@ def test_batches_with_few_or_no_annotations_work(
         is_box=annotations.is_box & False, is_ignored=annotations.is_ignored & False
     )
     for batch in (annotations, none):
-        outcome = made(name).refine(batch, proposals, WaveScorer(), progress)
+        outcome = make_method(name).refine(batch, proposals, WaveScorer(), progress)
         assert outcome.boxes.shape == (3, num_annotations, 4)
         assert outcome.rpn.boxes.isfinite().all()
         assert all(value.isfinite() for value in outcome.metrics.values())
@@ -206,7 +206,7 @@ def test_batches_with_few_or_no_annotations_work(
 
 @pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
 def test_nothing_waits_for_the_device(name: str, progress: methods.TrainingProgress) -> None:
-    method, batch = made(name), random_batch(9)
+    method, batch = make_method(name), random_batch(9)
     scores = WaveScorer()(torch.zeros(3, 500, 4))
 
     def scorer(boxes: Tensor, /) -> SecondStageOutput:

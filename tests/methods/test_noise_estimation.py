@@ -31,8 +31,8 @@ def test_the_rate_is_recovered(full: bool) -> None:
 
 @pytest.mark.parametrize("tau", [0.5, 1.0, 2.0])
 def test_a_known_rate_leaves_only_tau_to_be_fitted(tau: float) -> None:
-    found = fit_temperature(*noisy_evidence(0.4, tau=tau), symmetric_transition(0.4, 4))
-    assert found == pytest.approx(tau, rel=0.15)
+    result = fit_temperature(*noisy_evidence(0.4, tau=tau), symmetric_transition(0.4, 4))
+    assert result == pytest.approx(tau, rel=0.15)
 
 
 def test_uninformative_evidence_keeps_tau_at_one() -> None:
@@ -57,12 +57,12 @@ def test_predictions_that_have_not_seen_the_labels_need_no_correction() -> None:
 def test_confusions_are_shares_of_the_annotations_with_a_label() -> None:
     # T: nothing is ever mistaken for 0; class 2 is called 1 every other time
     transition = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0.5, 0.5]])
-    # three called 1: p(1), p(2) = .5, .5 -> q(2) = .25 / .75; .2, .8 -> .4 / .6; 1, 0 -> 0
+    # three called 1: p(1), p(2) = 0.5, 0.5 -> q(2) = 0.25 / 0.75; 0.2, 0.8 -> 0.4 / 0.6; 1, 0 -> 0
     evidence = torch.tensor([[0.0, 0.5, 0.5], [0, 0.2, 0.8], [0, 1, 0], [0, 0, 1]])
-    found = find_confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0)
-    assert [(y, c) for y, c, _, _ in found] == [(1, 2)]
-    assert found[0][3] == pytest.approx(1 / 3 + 2 / 3)
-    assert found[0][2] == pytest.approx(1 / 3)
+    result = find_confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0)
+    assert [(y, c) for y, c, _, _ in result] == [(1, 2)]
+    assert result[0][3] == pytest.approx(1 / 3 + 2 / 3)
+    assert result[0][2] == pytest.approx(1 / 3)
     assert (
         find_confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0, min_share=0.4) == []
     )
@@ -78,7 +78,7 @@ def test_the_report_names_noise_and_confusions() -> None:
     report = method.report()
     assert report["label_noise_low"] < 0.4 < report["label_noise_high"]
     assert report["box_noise"] == 0
-    assert len(report["confusions"]) == 12  # .4 / 3 of each of the other three classes
+    assert len(report["confusions"]) == 12  # 0.4 / 3 of each of the other three classes
     shares = [share for _, _, share, _ in report["confusions"]]
     assert shares == pytest.approx([0.4 / 3] * 12, abs=0.04)
 
@@ -90,7 +90,7 @@ def test_estimates_rise_but_do_not_fall() -> None:
     held = keep_higher_rate(low, evidence, labels, high)
     assert held.rate == 0.4
     assert torch.equal(held.transition, high.transition)
-    assert held.tau == pytest.approx(2, rel=0.15)  # fitted anew
+    assert held.tau == pytest.approx(2, rel=0.15)  # fitted again
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_later_epochs_may_raise_the_box_noise_but_not_lower_it() -> None:
         annotations = one_pass(method, noise=noise, error=0.04)
         method.refine(annotations, *nothing_new(), LATER)  # the warm-up is over
         noises.append(method.end_epoch(epoch, is_warm_up=False)["box_noise"])
-    assert noises[1] < noises[0] - 0.1  # the first passes prove nothing
+    assert noises[1] < noises[0] - 0.1  # the first epochs prove nothing
     assert noises[3] == noises[2]
     assert noises[4] > noises[3]
 
@@ -258,21 +258,22 @@ def test_a_class_that_the_detector_takes_for_another_is_lost() -> None:
 
 
 def test_a_class_that_is_truly_rare_is_not_lost() -> None:
-    # a tenth of class 0; at 40 % noise its label has .1 * .6 + .9 * .2 = .24 of all
+    # a tenth of class 0; at 40 % noise its label has 0.1 * 0.6 + 0.9 * 0.2 = 0.24 of all
     labels = torch.tensor([0] * 24 + [1] * 38 + [2] * 38)
     posteriors = torch.tensor([0.09, 0.455, 0.455]).expand(100, 3)
     assert not find_lost_classes(posteriors, labels, symmetric_transition(0.4, 3)).any()
 
 
 def test_a_class_whose_label_many_others_carry_is_not_lost() -> None:
-    # .8 persons, .1 plants and .1 chairs; 40 % of each are called by the next one's name, so that
-    # of 100 labels .8 * .6 + .1 * .4 = 52 are person, .1 * .6 + .8 * .4 = 38 plant and 10 chair
+    # 0.8 persons, 0.1 plants and 0.1 chairs; 40 % of each are called by the next one's name, so
+    # that of 100 labels 0.8 * 0.6 + 0.1 * 0.4 = 52 are person, 0.1 * 0.6 + 0.8 * 0.4 = 38 plant and
+    # 10 chair
     labels = torch.tensor([0] * 52 + [1] * 38 + [2] * 10)
-    found = torch.tensor([0.8, 0.1, 0.1]).expand(100, 3)
+    result = torch.tensor([0.8, 0.1, 0.1]).expand(100, 3)
     to_the_next = torch.tensor([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]])
     alike = symmetric_transition(0.4, 3)
-    assert find_lost_classes(found, labels, alike).tolist() == [False, True, False]
-    assert not find_lost_classes(found, labels, to_the_next).any()
+    assert find_lost_classes(result, labels, alike).tolist() == [False, True, False]
+    assert not find_lost_classes(result, labels, to_the_next).any()
     without_plants = torch.tensor([0.86, 0.04, 0.1]).expand(100, 3)
     assert find_lost_classes(without_plants, labels, to_the_next).tolist() == [False, True, False]
 

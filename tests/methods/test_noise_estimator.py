@@ -95,7 +95,7 @@ def test_a_higher_estimate_replaces_the_old_one_with_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "chance", "rate", "is_heard"),
+    ("width", "chance", "rate", "is_adopted"),
     [
         # q = 0.7 p / (0.7 p + 0.15 (1 - p)); at most 0.6 * 0.3 = 0.18 may stay wrong
         (0.099, 0.50, 0.3, True),  # 0.35 / 0.425: 0.1765 wrong
@@ -106,7 +106,7 @@ def test_a_higher_estimate_replaces_the_old_one_with_its_bounds() -> None:
     ],
 )
 def test_a_prescreen_counts_if_it_is_certain_enough(
-    monkeypatch: pytest.MonkeyPatch, width: float, chance: float, rate: float, is_heard: bool
+    monkeypatch: pytest.MonkeyPatch, width: float, chance: float, rate: float, is_adopted: bool
 ) -> None:
     monkeypatch.setattr(
         "boxmend.methods.estimation.rate_bounds", lambda *_: (rate - 0.005, rate - 0.005 + width)
@@ -116,13 +116,13 @@ def test_a_prescreen_counts_if_it_is_certain_enough(
     look = PrescreenResult(p, NoiseModel(rate, 1.0, symmetric_transition(rate, 3), False), 0.01)
     watch = make_estimator(None, 30, 3)
     figures = watch.prescreen(torch.arange(30), labels, look)
-    assert bool(figures) == (watch.prior is not None) == is_heard
+    assert bool(figures) == (watch.prior is not None) == is_adopted
 
 
-@pytest.mark.parametrize(("found", "is_lost"), [(0.16, True), (0.17, False)])
-def test_a_class_is_lost_below_half_of_what_its_labels_imply(found: float, is_lost: bool) -> None:
+@pytest.mark.parametrize(("share", "is_lost"), [(0.16, True), (0.17, False)])
+def test_a_class_is_lost_below_half_of_what_its_labels_imply(share: float, is_lost: bool) -> None:
     # a third of the labels each, so each class has a third, and half of it is 0.1667
-    posteriors = torch.tensor([found, 0.5, 0.5 - found]).expand(300, 3)
+    posteriors = torch.tensor([share, 0.5, 0.5 - share]).expand(300, 3)
     lost = find_lost_classes(posteriors, torch.arange(300) % 3, symmetric_transition(0.4, 3))
     assert lost.tolist() == [is_lost, False, False]
 
@@ -157,17 +157,17 @@ def mending(keep: float, noise: float, error: float) -> dict[str, float]:
 
 
 def test_edges_are_expected_by_the_noise_and_the_error_that_were_measured() -> None:
-    found = mending(keep=0.5, noise=0.264, error=0.09)
+    result = mending(keep=0.5, noise=0.264, error=0.09)
     # the reported rate is 0.264 / 0.88 = 0.3
-    assert found == pytest.approx({"keep": 0.5, "alpha": 0.3, "noise": 0.3, "vote_error": 0.09})
+    assert result == pytest.approx({"keep": 0.5, "alpha": 0.3, "noise": 0.3, "vote_error": 0.09})
     assert mending(keep=0.5, noise=0.264, error=0.0)["vote_error"] == pytest.approx(
         BOX_NOISE.typical_error_sides
     )
 
 
 def test_where_repair_is_off_there_is_no_noise_to_undo() -> None:
-    found = mending(keep=1.0, noise=0.06, error=0.1)
-    assert found == pytest.approx({"keep": 1, "alpha": 0, "noise": 0, "vote_error": 0.1})
+    result = mending(keep=1.0, noise=0.06, error=0.1)
+    assert result == pytest.approx({"keep": 1, "alpha": 0, "noise": 0, "vote_error": 0.1})
 
 
 def test_labels_of_a_lost_class_have_at_least_the_rate_of_right_labels_in_warm_up() -> None:
@@ -238,9 +238,9 @@ def test_boxes_are_moved_by_a_sixth_of_their_sides_to_measure_the_pull(row: int)
     annotations = one_image([box], [0], rows=[row])
     boxes = torch.tensor([[[box, box]]])
     scores, both = torch.full((1, 1, 2), 0.9), torch.ones(1, 1, 2).bool()
-    found = votes.measure_agreement(
+    agreement = votes.measure_agreement(
         annotations, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1
     )
-    assert found.pull.tolist() == [0, 250]
-    assert found.residuals.nonzero().tolist() == [[0]]
-    assert found.residuals[0] == 4
+    assert agreement.pull.tolist() == [0, 250]
+    assert agreement.residuals.nonzero().tolist() == [[0]]
+    assert agreement.residuals[0] == 4

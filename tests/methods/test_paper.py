@@ -92,8 +92,8 @@ def test_losses_of_the_baseline_are_recorded_on_request() -> None:
 def test_discarded_annotations_have_the_role_of_the_setting(
     discarded: str, rpn: list[bool], head: list[bool], ignored: list[bool]
 ) -> None:
-    # T = 1 from a queue of four: r = .5 is its second loss. Losses: -log .8 = .22 passes,
-    # -log .05 = 3 is relabelled to class 0 (.8), -log .1 = 2.3 has no class above .5.
+    # T = 1 from a queue of four: r = 0.5 is its second loss. Losses: -log 0.8 = 0.22 passes,
+    # -log 0.05 = 3 is relabelled to class 0 (0.8), -log 0.1 = 2.3 has no class above 0.5.
     settings = PublishedSettings(
         queue_length=4,
         discarded=discarded,  # type: ignore[arg-type]  # one of the three
@@ -120,7 +120,7 @@ def test_discarded_annotations_have_the_role_of_the_setting(
 
 
 def test_only_boxes_change_and_labels_are_unjudged_if_only_boxes_are_repaired() -> None:
-    # b* = .2 * p* + .8 * b = (10.4, ..); (b* + b1*) / 2 with b1* = (14, ..)
+    # b* = 0.2 * p* + 0.8 * b = (10.4, ..); (b* + b1*) / 2 with b1* = (14, ..)
     method = PaperMethod("br", PublishedSettings(num_candidates=1), Rates(box=0.2))
     regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30]]
     outcome = method.refine(

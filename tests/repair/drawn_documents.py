@@ -72,7 +72,9 @@ def voc_texts(draw: st.DrawFn, annotations: list[Annotation], image: int) -> byt
         else (f'<?xml version="1.0" encoding="iso-8859-1"?>{line}')
     )
     objects = []
-    for _, label, (x1, y1, x2, y2) in (one for one in annotations if one[0] == image):
+    for _, label, (x1, y1, x2, y2) in (
+        annotation for annotation in annotations if annotation[0] == image
+    ):
         corners = {"xmin": x1 + 1, "ymin": y1 + 1, "xmax": x2, "ymax": y2}
         leaves = [
             f"<{tag}>{value:g}</{tag}>" if draw(st.booleans()) else f"<{tag}> {value:.3f}\n</{tag}>"
@@ -100,7 +102,9 @@ def voc_texts(draw: st.DrawFn, annotations: list[Annotation], image: int) -> byt
 def yolo_texts(draw: st.DrawFn, annotations: list[Annotation], image: int) -> bytes:
     """The label file of one image, with blanks and digits as they come."""
     lines = []
-    for _, label, (x1, y1, x2, y2) in (one for one in annotations if one[0] == image):
+    for _, label, (x1, y1, x2, y2) in (
+        annotation for annotation in annotations if annotation[0] == image
+    ):
         centre = [(x1 + x2) / 2 / SIDE, (y1 + y2) / 2 / SIDE, (x2 - x1) / SIDE, (y2 - y1) / SIDE]
         digits = draw(st.sampled_from(["g", ".10f"]))
         blank = draw(st.sampled_from([" ", "\t", "  "]))

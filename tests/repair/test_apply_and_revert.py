@@ -23,12 +23,12 @@ MAY_DIFFER = {"category_id", "bbox", "area", "iscrowd", "boxmend"}
 @st.composite
 def visits(draw: st.DrawFn, n: int) -> list[Visit]:
     """Two epochs of visits; some boxes barely move, some leave the image."""
-    told = []
+    drawn_visits = []
     for epoch in range(2):
         for row in range(n):
             corner, extent = draw(st.floats(-5, 40)), draw(st.floats(4, 40))
             moved = (corner, corner / 2, corner + extent, corner / 2 + extent * 1.25)
-            told.append(
+            drawn_visits.append(
                 Visit(
                     epoch,
                     row,
@@ -39,7 +39,7 @@ def visits(draw: st.DrawFn, n: int) -> list[Visit]:
                     draw(st.booleans()),
                 )
             )
-    return told
+    return drawn_visits
 
 
 @st.composite
@@ -56,7 +56,7 @@ def choices(draw: st.DrawFn, format: str) -> ApplySettings:
 @given(data=st.data())
 def test_apply_and_revert_give_back_the_original_bytes(format: str, data: st.DataObject) -> None:
     annotations, files = data.draw(datasets(format))
-    told = data.draw(visits(len(annotations)))
+    drawn_visits = data.draw(visits(len(annotations)))
     wanted = data.draw(choices(format))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -64,8 +64,8 @@ def test_apply_and_revert_give_back_the_original_bytes(format: str, data: st.Dat
         before = boxmend.load(address)
         before.save(root / "plain")
         names = len(before.label_names)  # VOC knows those that occur
-        told = [replace(one, label=(one.label or 0) % names) for one in told]
-        run = finished_run(root / "run", address, told)
+        drawn_visits = [replace(visit, label=(visit.label or 0) % names) for visit in drawn_visits]
+        run = finished_run(root / "run", address, drawn_visits)
         result = boxmend.apply(run, root / "out", wanted)
         assert bytes_of(root / "data") == files
         ensure_only_mended(before, boxmend.load(root / "out"), result, wanted)
@@ -124,11 +124,11 @@ def test_what_was_converted_goes_back_to_the_conversion(
 ) -> None:
     address = drawn(tmp_path, format)
     boxmend.load(address).save(tmp_path / "plain", format=to)
-    told = [
+    run_visits = [
         Visit(0, 0, Judgement.RELABELLED, 1, 1.0, (12, 10, 30, 50)),
         Visit(0, 2, Judgement.DISCARDED, 1, 0.5),
     ]
-    run = finished_run(tmp_path / "run", address, told)
+    run = finished_run(tmp_path / "run", address, run_visits)
     boxmend.apply(run, tmp_path / "out", ApplySettings(discarded="drop"), format=to)
     assert bytes_of(tmp_path / "out") != bytes_of(tmp_path / "plain")
     boxmend.revert(tmp_path / "out")

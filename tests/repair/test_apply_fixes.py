@@ -24,7 +24,7 @@ BOX = Fix("b", Kind.BAD_BOX, 0, 0.9, box=(12, 10, 30, 50), reason="tighter")
 MISSING = Fix("m", Kind.MISSING, p_fix=0.8, label="bus", box=(60, 60, 80.5, 90), reason="=unseen")
 SPURIOUS = Fix("s", Kind.SPURIOUS, 1, 0.7, reason="nothing there")
 DUPLICATE = Fix("d", Kind.DUPLICATE, 2, 0.6, kept=3, reason="twice")
-ALL = [LABEL, BOX, MISSING, SPURIOUS, DUPLICATE]  # means: 1, .95, .9, .85, .8
+ALL = [LABEL, BOX, MISSING, SPURIOUS, DUPLICATE]  # means: 1, 0.95, 0.9, 0.85, 0.8
 
 
 def objects(dataset: Dataset) -> list[tuple[str, str, list[float]]]:
@@ -40,7 +40,7 @@ def objects(dataset: Dataset) -> list[tuple[str, str, list[float]]]:
     ]
 
 
-def applied(folder: Path, format: str, precision: float, *verdicts: Verdict) -> Any:
+def apply_audit(folder: Path, format: str, precision: float, *verdicts: Verdict) -> Any:
     run = audit_run(folder / "run", drawn(folder, format), ALL, verdicts)
     result = boxmend.apply(run, folder / "out", ApplySettings(precision=precision))
     return result, objects(boxmend.load(folder / "out"))
@@ -48,7 +48,7 @@ def applied(folder: Path, format: str, precision: float, *verdicts: Verdict) -> 
 
 @pytest.mark.parametrize("format", ["coco", "voc", "yolo"])
 def test_all_kinds_of_fixes_are_made_at_once(tmp_path: Path, format: str) -> None:
-    result, made = applied(tmp_path, format, 0.8)
+    result, made = apply_audit(tmp_path, format, 0.8)
     assert sorted(made) == [
         ("a.png", "bus", [60, 60, 80.5, 90]),
         ("a.png", "truck", [12, 10, 30, 50]),
@@ -76,21 +76,25 @@ def test_as_many_as_the_precision_allows_and_no_more(tmp_path: Path) -> None:
     counts = {}
     for precision in (None, 1.0, 0.9, 0.87, 0.0):
         settings = ApplySettings(precision=precision)
-        told = boxmend.apply(run, tmp_path / f"{precision}", settings).to_json()
-        counts[precision] = told["fixes_taken"], told["left_for_review"]
+        applied = boxmend.apply(run, tmp_path / f"{precision}", settings).to_json()
+        counts[precision] = applied["fixes_taken"], applied["left_for_review"]
     assert counts == {None: (2, 3), 1.0: (1, 4), 0.9: (3, 2), 0.87: (3, 2), 0.0: (5, 0)}
 
 
 def test_only_some_kinds_are_made(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL)
     settings = ApplySettings(only="missing, duplicates", precision=0.0)
-    told = boxmend.apply(run, tmp_path / "out", settings).to_json()
-    assert (told["fixes_taken"], told["added"], told["removed"]) == (2, 1, 1)
-    assert (told["labels_changed"], told["boxes_moved"], told["left_for_review"]) == (0, 0, 0)
+    applied = boxmend.apply(run, tmp_path / "out", settings).to_json()
+    assert (applied["fixes_taken"], applied["added"], applied["removed"]) == (2, 1, 1)
+    assert (applied["labels_changed"], applied["boxes_moved"], applied["left_for_review"]) == (
+        0,
+        0,
+        0,
+    )
 
 
 def test_every_fix_is_listed(tmp_path: Path) -> None:
-    applied(tmp_path, "coco", 0.0, Verdict("s", "accept"))
+    apply_audit(tmp_path, "coco", 0.0, Verdict("s", "accept"))
     with (tmp_path / "out/changes.csv").open(newline="") as file:
         rows = {row["kind"]: row for row in csv.DictReader(file)}
     assert list(rows) == ["wrong label", "bad box", "missing", "spurious", "duplicate"]
@@ -108,7 +112,7 @@ def test_every_fix_is_listed(tmp_path: Path) -> None:
 
 
 def test_notes_say_why(tmp_path: Path) -> None:
-    applied(tmp_path, "coco", 0.85)
+    apply_audit(tmp_path, "coco", 0.85)
     document = json.loads((tmp_path / "out/instances_train.json").read_bytes())
     notes = {entry["id"]: entry.get("boxmend") for entry in document["annotations"]}
     assert notes == {
@@ -128,7 +132,7 @@ def test_the_id_of_a_removed_annotation_is_not_given_anew(tmp_path: Path) -> Non
 
 
 def test_people_go_before_the_model(tmp_path: Path) -> None:
-    result, made = applied(
+    result, made = apply_audit(
         tmp_path,
         "coco",
         1.0,
@@ -182,12 +186,12 @@ def test_a_side_that_hardly_moves_keeps_its_number(tmp_path: Path) -> None:
 
 
 def test_what_people_say_of_a_label_holds_against_another_fix(tmp_path: Path) -> None:
-    _, made = applied(tmp_path, "coco", 0.9, Verdict("b", "accept", label="bus"))
+    _, made = apply_audit(tmp_path, "coco", 0.9, Verdict("b", "accept", label="bus"))
     assert made[0] == ("a.png", "bus", [12, 10, 30, 50])
 
 
 def test_both_fixes_of_an_annotation_are_made(tmp_path: Path) -> None:
-    _, made = applied(tmp_path, "voc", 0.95)
+    _, made = apply_audit(tmp_path, "voc", 0.95)
     assert made[0] == ("a.png", "truck", [12, 10, 30, 50])
     text = (tmp_path / "out/Annotations/a.xml").read_text()
     assert "seen as truck; tighter" in text
@@ -225,8 +229,8 @@ def test_verdicts_on_the_fixes_of_a_training_run_are_gone_by(tmp_path: Path) -> 
     dataset = boxmend.load(address)
     write_fixes(run / FIXES_FILE, dataset, table_of(dataset, ALL), fingerprint(dataset))
     append_verdicts(run, [Verdict("l", "reject"), Verdict("d", "accept")])
-    told = boxmend.apply(run, tmp_path / "a").to_json()
-    assert (told["fixes_taken"], told["accepted_by_people"], told["removed"]) == (1, 1, 1)
+    applied = boxmend.apply(run, tmp_path / "a").to_json()
+    assert (applied["fixes_taken"], applied["accepted_by_people"], applied["removed"]) == (1, 1, 1)
     visits = ApplySettings(min_confidence=0.5)  # asks for visits in so many words
     assert boxmend.apply(run, tmp_path / "b", visits).to_json()["labels_changed"] == 1
 
@@ -235,10 +239,10 @@ def test_verdicts_on_the_fixes_of_a_training_run_are_gone_by(tmp_path: Path) -> 
 def test_options_of_settled_visits_do_not_apply_to_fixes(
     tmp_path: Path, choices: dict[str, Any]
 ) -> None:
-    with pytest.raises(UsageError, match="apply to settled visits, not to fixes"):
+    with pytest.raises(UsageError, match="apply to the visits of a training, not to fixes"):
         ApplySettings(precision=0.9, **choices)
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL)
-    with pytest.raises(UsageError, match="apply to settled visits, not to fixes"):
+    with pytest.raises(UsageError, match="apply to the visits of a training, not to fixes"):
         boxmend.apply(run, tmp_path / "out", ApplySettings(**choices))
 
 
@@ -323,14 +327,14 @@ def test_an_unfinished_audit_says_so(tmp_path: Path) -> None:
         (Verdict("b", "accept", box=(120, 10, 130, 20)), "box of fix b lies outside its image"),
     ],
 )
-def test_verdicts_that_do_not_fit_the_dataset_are_told(
+def test_verdicts_that_do_not_fit_the_dataset_are_reported(
     tmp_path: Path, verdict: Verdict, words: str
 ) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL, [verdict])
     ensure_refused(run, words)
 
 
-def test_damaged_verdicts_are_told(tmp_path: Path) -> None:
+def test_damaged_verdicts_are_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL, [Verdict("l", "accept")])
     with (run / "verdicts.jsonl").open("a") as file:
         file.write("yes\n")

@@ -83,7 +83,7 @@ def test_annotations_that_were_edited_since(run: Path, data: Path, edit: Any) ->
     assert "train again" in message
 
 
-def test_another_number_of_annotations_and_other_names_are_told(run: Path, data: Path) -> None:
+def test_another_number_of_annotations_and_other_names_are_reported(run: Path, data: Path) -> None:
     rewrite(data / "instances_train.json", lambda document: document["annotations"].pop())
     assert "3 annotations instead of 4" in refusal(run, DataError)
     rewrite(data / "instances_train.json", lambda d: d["categories"][0].update(name="lorry"))
@@ -155,9 +155,7 @@ def test_a_run_that_does_not_say_enough(run: Path, file: str, change: Any, words
         ({"optimisation": {"lr": "fast"}}, "settings.json: optimisation.lr: Expected"),
     ],
 )
-def test_settings_that_nobody_can_have_trained_with(
-    run: Path, change: dict[str, Any], words: str
-) -> None:
+def test_settings_that_no_training_can_have(run: Path, change: dict[str, Any], words: str) -> None:
     rewrite(run / "settings.json", lambda document: document.update(change))
     assert words in refusal(run, DataError)
 

@@ -44,7 +44,7 @@ def fixes_of(draw: st.DrawFn, dataset: Dataset) -> list[Fix]:
     return order
 
 
-def expected(dataset: Dataset, made: list[Fix]) -> list[Object]:
+def expected_objects(dataset: Dataset, made: list[Fix]) -> list[Object]:
     """The annotations after all fixes, worked out one by one."""
     removals = {one.row for one in made if one.kind in (Kind.SPURIOUS, Kind.DUPLICATE)}
     if 0 in removals and any(one.kind == Kind.DUPLICATE for one in made):
@@ -52,15 +52,15 @@ def expected(dataset: Dataset, made: list[Fix]) -> list[Object]:
         removals.remove(0)
     labels = {one.row: str(one.label) for one in made if one.kind == Kind.WRONG_LABEL}
     boxes = {one.row: one.box for one in made if one.kind == Kind.BAD_BOX}
-    found = []
+    collected = []
     for row, image in enumerate(dataset.image_rows.tolist()):
         if row not in removals:
             label = labels.get(row) or dataset.label_names[dataset.labels[row]]
-            found.append((image, label, tuple(boxes.get(row) or dataset.boxes[row].tolist())))
+            collected.append((image, label, tuple(boxes.get(row) or dataset.boxes[row].tolist())))
     for one in made:
         if one.kind == Kind.MISSING:
-            found.append((one.image, str(one.label), tuple(one.box or ())))
-    return found
+            collected.append((one.image, str(one.label), tuple(one.box or ())))
+    return collected
 
 
 @pytest.mark.parametrize("format", ["coco", "voc", "yolo"])
@@ -77,8 +77,10 @@ def test_all_fixes_at_once_and_the_original_bytes_again(format: str, data: st.Da
         run = audit_run(root / "run", address, made)
         boxmend.apply(run, root / "out", ApplySettings(precision=0.0))
         assert bytes_of(root / "data") == files
-        ensure_same(expected(before, made), boxmend.load(root / "out"))
-        untouched = {f"{k}" for k in (0, 1)} - {str(image) for image in concerned(before, made)}
+        ensure_same(expected_objects(before, made), boxmend.load(root / "out"))
+        untouched = {f"{k}" for k in (0, 1)} - {
+            str(image) for image in changed_images(before, made)
+        }
         for name in files:
             if format != "coco" and Path(name).stem in untouched:
                 assert (root / "out" / name).read_bytes() == files[name]
@@ -90,20 +92,20 @@ def test_all_fixes_at_once_and_the_original_bytes_again(format: str, data: st.Da
         assert differing <= {"data.yaml"}  # whose paths are those of its new place
 
 
-def concerned(dataset: Dataset, made: list[Fix]) -> set[int]:
+def changed_images(dataset: Dataset, made: list[Fix]) -> set[int]:
     return {one.image if one.row < 0 else int(dataset.image_rows[one.row]) for one in made}
 
 
 def ensure_same(wanted: list[Object], after: Dataset) -> None:
     """Assert that these are the annotations, in any order; formats round at the fourth decimal."""
     limits = np.array([SIDE] * 4)
-    told = [
+    columns = [
         (int(image), after.label_names[label], tuple(box))
         for image, label, box in zip(after.image_rows, after.labels, after.boxes, strict=True)
     ]
-    assert len(told) == len(wanted)
+    assert len(columns) == len(wanted)
     key = lambda one: (one[0], one[1], *np.round(one[2], 1))  # noqa: E731  # only here
-    for one, other in zip(sorted(told, key=key), sorted(wanted, key=key), strict=True):
+    for one, other in zip(sorted(columns, key=key), sorted(wanted, key=key), strict=True):
         assert one[:2] == other[:2]
         assert np.allclose(one[2], np.minimum(other[2], limits), rtol=0, atol=1e-2)
 

@@ -30,25 +30,27 @@ VISITS = [
 ]
 
 
-def applied(tmp_path: Path, format: str, **choices: Any) -> tuple[Path, Path, dict[str, Any]]:
-    """The folders of a dataset and of what became of it, and the summary."""
+def apply_run(tmp_path: Path, format: str, **choices: Any) -> tuple[Path, Path, dict[str, Any]]:
+    """Return the folders of a dataset and of the mended one, and the summary."""
     address = drawn(tmp_path, format)
     run = finished_run(tmp_path / "run", address, VISITS)
     result = boxmend.apply(run, tmp_path / "out", ApplySettings(**choices))
     return Path(address), tmp_path / "out", result.to_json()
 
 
-def listed(out: Path) -> list[dict[str, str]]:
+def read_changes(out: Path) -> list[dict[str, str]]:
     with (out / "changes.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def entries(path: Path) -> dict[int, dict[str, Any]]:
-    return {one["id"]: one for one in json.loads(path.read_bytes())["annotations"]}
+    return {
+        annotation["id"]: annotation for annotation in json.loads(path.read_bytes())["annotations"]
+    }
 
 
 def test_coco_differs_in_the_mended_fields_and_a_note(tmp_path: Path) -> None:
-    data, out, summary = applied(tmp_path, "coco")
+    data, out, summary = apply_run(tmp_path, "coco")
     before, after = (entries(one / "instances_train.json") for one in (data, out))
     assert after[10] == before[10] | {
         "category_id": 2,
@@ -78,7 +80,7 @@ def test_coco_differs_in_the_mended_fields_and_a_note(tmp_path: Path) -> None:
 
 
 def test_voc_differs_in_the_mended_fields_and_a_note(tmp_path: Path) -> None:
-    data, out, _ = applied(tmp_path, "voc")
+    data, out, _ = apply_run(tmp_path, "voc")
     before = (data / "Annotations/a.xml").read_text()
     note = (
         "\t\t</bndbox>\n\t\t<boxmend>\n\t\t\t<confidence>{}</confidence>\n"
@@ -107,7 +109,7 @@ MENDED = "label: truck instead of van in 1 of 1 visits; box: mean of 1 visit"
 
 
 def test_yolo_differs_in_the_mended_fields_alone(tmp_path: Path) -> None:
-    data, out, _ = applied(tmp_path, "yolo")
+    data, out, _ = apply_run(tmp_path, "yolo")
     before, after = bytes_of(data), bytes_of(out)
     assert before["labels/train/a.txt"] == b"0 0.2 0.3 0.2 0.4\n1 0.5 0.3 0.2 0.2\n"
     assert after["labels/train/a.txt"] == b"1 0.21 0.3 0.18 0.4\n1 0.5 0.32 0.2 0.24\n"
@@ -120,7 +122,7 @@ def test_yolo_differs_in_the_mended_fields_alone(tmp_path: Path) -> None:
 def test_the_comparison_sees_the_changes_and_the_check_nothing_wrong(
     tmp_path: Path, format: str
 ) -> None:
-    data, out, _ = applied(tmp_path, format)
+    data, out, _ = apply_run(tmp_path, format)
     before, after = boxmend.load(data), boxmend.load(out)
     comparison = boxmend.compare(before, after)
     assert (comparison.label_changed, comparison.box_changed, comparison.same) == (1, 2, 2)
@@ -140,8 +142,8 @@ def test_the_input_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_the_list_tells_every_change(tmp_path: Path) -> None:
-    _, out, _ = applied(tmp_path, "coco", discarded="mark")
-    first, second, third = listed(out)
+    _, out, _ = apply_run(tmp_path, "coco", discarded="mark")
+    first, second, third = read_changes(out)
     assert first == {
         "annotation_id": "10",
         "image": "a.png",
@@ -197,19 +199,19 @@ def test_an_unknown_confidence_is_enough_for_no_limit_but_zero(tmp_path: Path) -
     assert boxmend.apply(run, tmp_path / "a").to_json()["changed"] == 1
     note = entries(tmp_path / "a/instances_train.json")[10]["boxmend"]
     assert note == {"confidence": None, "reason": MENDED}
-    assert listed(tmp_path / "a")[0]["confidence"] == ""
+    assert read_changes(tmp_path / "a")[0]["confidence"] == ""
     strict = boxmend.apply(run, tmp_path / "b", ApplySettings(min_confidence=0.01))
     assert strict.to_json()["changed"] == 0
 
 
 @pytest.mark.parametrize("format", ["coco", "voc", "yolo"])
 def test_discarded_annotations_can_be_dropped(tmp_path: Path, format: str) -> None:
-    data, out, summary = applied(tmp_path, format, discarded="drop")
+    data, out, summary = apply_run(tmp_path, format, discarded="drop")
     assert (summary["changed"], summary["unsure"], summary["discarded"]) == (3, 1, "drop")
     before, after = boxmend.load(data), boxmend.load(out)
     assert len(after) == 3
     assert np.array_equal(after.boxes[2], before.boxes[3])
-    row = listed(out)[2]
+    row = read_changes(out)[2]
     assert row["reason"] == "dropped: unsure of bus in 1 of 1 visits"
     assert (row["old_label"], row["old_x2"]) == ("bus", "25")
     assert [row[key] for key in ("new_label", "new_x1", "new_y2", "iou")] == [""] * 4
@@ -227,7 +229,7 @@ def test_a_dropped_annotation_takes_its_moved_box_with_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("format", "flag"), [("coco", "is_crowd"), ("voc", "is_difficult")])
 def test_discarded_annotations_can_be_marked(tmp_path: Path, format: str, flag: str) -> None:
-    data, out, _ = applied(tmp_path, format, discarded="mark")
+    data, out, _ = apply_run(tmp_path, format, discarded="mark")
     before, after = boxmend.load(data), boxmend.load(out)
     assert getattr(after, flag).tolist() == [False, False, True, False]
     assert after.labels[2] == before.labels[2]
@@ -250,7 +252,7 @@ def test_another_format_can_be_written(tmp_path: Path, format: str, to: str) -> 
 
 
 def test_applying_again_replaces_the_note(tmp_path: Path) -> None:
-    _, out, _ = applied(tmp_path, "coco")
+    _, out, _ = apply_run(tmp_path, "coco")
     again = [Visit(0, 0, RELABELLED, 2, 0.5)]
     run = finished_run(tmp_path / "run-2", str(out), again)
     boxmend.apply(run, tmp_path / "out-2")
@@ -307,7 +309,7 @@ def test_names_do_not_become_formulas(tmp_path: Path) -> None:
     visits = [Visit(0, 0, RELABELLED, 1, 1.0), Visit(0, 1, RELABELLED, 2, 1.0)]
     run = finished_run(tmp_path / "run", address, visits)
     boxmend.apply(run, tmp_path / "out")
-    first, second = listed(tmp_path / "out")
+    first, second = read_changes(tmp_path / "out")
     assert (first["old_label"], first["new_label"]) == ("'=1+1", "'@SUM(A1)")
     assert second["new_label"] == "'-2"
     assert boxmend.load(tmp_path / "out").label_names == names

@@ -79,7 +79,7 @@ def test_many_short_changes_are_kept_deflated_where_that_is_shorter() -> None:
 
 
 @pytest.fixture
-def mended(tmp_path: Path) -> Path:
+def mended_folder(tmp_path: Path) -> Path:
     """A mended VOC dataset: both of its documents differ."""
     visits = [Visit(0, 0, RELABELLED, 0, 1.0), Visit(0, 3, RELABELLED, 0, 1.0)]
     run = finished_run(tmp_path / "run", drawn(tmp_path, "voc"), visits)
@@ -87,25 +87,25 @@ def mended(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_a_file_that_was_edited_since_is_named_and_nothing_is_touched(mended: Path) -> None:
-    edited = mended / "Annotations/b.xml"
+def test_a_file_that_was_edited_since_is_named_and_nothing_is_touched(mended_folder: Path) -> None:
+    edited = mended_folder / "Annotations/b.xml"
     edited.write_bytes(edited.read_bytes() + b"\n")
-    before = bytes_of(mended)
+    before = bytes_of(mended_folder)
     with pytest.raises(DataError, match=r"Annotations/b\.xml: was edited since .* nothing was"):
-        boxmend.revert(mended)
-    assert bytes_of(mended) == before
+        boxmend.revert(mended_folder)
+    assert bytes_of(mended_folder) == before
 
 
-def test_a_file_that_is_gone_is_named_and_nothing_is_touched(mended: Path) -> None:
-    (mended / "Annotations/b.xml").unlink()
-    before = bytes_of(mended)
+def test_a_file_that_is_gone_is_named_and_nothing_is_touched(mended_folder: Path) -> None:
+    (mended_folder / "Annotations/b.xml").unlink()
+    before = bytes_of(mended_folder)
     with pytest.raises(DataError, match=r"Annotations/b\.xml: cannot be read \(No such file"):
-        boxmend.revert(mended)
-    assert bytes_of(mended) == before
+        boxmend.revert(mended_folder)
+    assert bytes_of(mended_folder) == before
 
 
 def test_a_revert_that_was_interrupted_can_be_repeated(
-    mended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mended_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = bytes_of(tmp_path / "data")
     real = Path.replace
@@ -118,49 +118,49 @@ def test_a_revert_that_was_interrupted_can_be_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", dies_at_the_second_file)
         with pytest.raises(KeyboardInterrupt):
-            boxmend.revert(mended)
-    half = bytes_of(mended)
+            boxmend.revert(mended_folder)
+    half = bytes_of(mended_folder)
     assert half["Annotations/a.xml"] == original["Annotations/a.xml"]
     assert half["Annotations/b.xml"] != original["Annotations/b.xml"]
     assert {"patch.json", "changes.csv"} <= half.keys()
-    assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]
-    assert bytes_of(mended) == original
+    assert boxmend.revert(mended_folder) == ["Annotations/a.xml", "Annotations/b.xml"]
+    assert bytes_of(mended_folder) == original
 
 
-def test_a_folder_in_the_place_of_the_list_of_changes_is_noticed_first(mended: Path) -> None:
-    (mended / "changes.csv").unlink()
-    (mended / "changes.csv").mkdir()
-    before = bytes_of(mended)
+def test_a_folder_in_the_place_of_the_list_of_changes_is_noticed_first(mended_folder: Path) -> None:
+    (mended_folder / "changes.csv").unlink()
+    (mended_folder / "changes.csv").mkdir()
+    before = bytes_of(mended_folder)
     with pytest.raises(DataError, match=r"changes\.csv: is a folder.*nothing was reverted"):
-        boxmend.revert(mended)
-    assert bytes_of(mended) == before
+        boxmend.revert(mended_folder)
+    assert bytes_of(mended_folder) == before
 
 
-def test_of_two_reverts_at_once_one_gets_a_clear_message(mended: Path) -> None:
-    before = bytes_of(mended)
+def test_of_two_reverts_at_once_one_gets_a_clear_message(mended_folder: Path) -> None:
+    before = bytes_of(mended_folder)
     with (
-        try_lock(mended),
+        try_lock(mended_folder),
         pytest.raises(OutputError, match="out: another process is writing into it; run revert"),
     ):
-        boxmend.revert(mended)
-    assert bytes_of(mended) == before
-    assert boxmend.revert(mended)
+        boxmend.revert(mended_folder)
+    assert bytes_of(mended_folder) == before
+    assert boxmend.revert(mended_folder)
 
 
 def test_a_full_disk_leaves_what_can_be_reverted_later(
-    mended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mended_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    before = bytes_of(mended)
+    before = bytes_of(mended_folder)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OutputError, match="No space left"):
-            boxmend.revert(mended)
-    assert bytes_of(mended) == before
-    boxmend.revert(mended)
-    assert bytes_of(mended) == bytes_of(tmp_path / "data")
+            boxmend.revert(mended_folder)
+    assert bytes_of(mended_folder) == before
+    boxmend.revert(mended_folder)
+    assert bytes_of(mended_folder) == bytes_of(tmp_path / "data")
 
 
 def test_a_folder_without_a_patch_is_refused(tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ HASH = "0" * 64
         b'{"boxmend_patch": 1, "files": {"a": 3}}',
         *(
             json.dumps(
-                {"boxmend_patch": 1, "files": {"a": {"before": HASH, "after": HASH} | told}}
+                {"boxmend_patch": 1, "files": {"a": {"before": HASH, "after": HASH} | document}}
             ).encode()
-            for told in (
+            for document in (
                 {},
                 {"ranges": 3},
                 {"ranges": [[1, 2]]},
@@ -253,45 +253,45 @@ def test_the_limit_is_the_largest_size_that_is_restored(
         patches.read_original(tmp_path / "a", patch)
 
 
-def test_a_patch_of_an_earlier_version_still_leads_back(mended: Path) -> None:
-    document = json.loads((mended / "patch.json").read_bytes())
+def test_a_patch_of_an_earlier_version_still_leads_back(mended_folder: Path) -> None:
+    document = json.loads((mended_folder / "patch.json").read_bytes())
     del document["digest"]
-    for told in document["files"].values():
-        told.pop("size", None)
-    (mended / "patch.json").write_text(json.dumps(document))
-    assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]
+    for entry in document["files"].values():
+        entry.pop("size", None)
+    (mended_folder / "patch.json").write_text(json.dumps(document))
+    assert boxmend.revert(mended_folder) == ["Annotations/a.xml", "Annotations/b.xml"]
 
 
-def change(told: dict[str, Any]) -> None:
-    told["ranges"][0][2] += "x"
+def change(entry: dict[str, Any]) -> None:
+    entry["ranges"][0][2] += "x"
 
 
-def inflate(told: dict[str, Any]) -> None:
-    told["deflated"] = "AAAA"
+def inflate(entry: dict[str, Any]) -> None:
+    entry["deflated"] = "AAAA"
 
 
 @pytest.mark.parametrize("damage", [change, inflate])
-def test_a_patch_that_does_not_lead_back_touches_nothing(mended: Path, damage: Any) -> None:
-    document = json.loads((mended / "patch.json").read_bytes())
+def test_a_patch_that_does_not_lead_back_touches_nothing(mended_folder: Path, damage: Any) -> None:
+    document = json.loads((mended_folder / "patch.json").read_bytes())
     del document["digest"]
     damage(document["files"]["Annotations/b.xml"])
-    (mended / "patch.json").write_text(json.dumps(document))
-    before = bytes_of(mended)
+    (mended_folder / "patch.json").write_text(json.dumps(document))
+    before = bytes_of(mended_folder)
     with pytest.raises(DataError, match=r"b\.xml: patch\.json is damaged"):
-        boxmend.revert(mended)
-    assert bytes_of(mended) == before
+        boxmend.revert(mended_folder)
+    assert bytes_of(mended_folder) == before
 
 
-def test_a_link_out_of_the_folder_is_not_followed(mended: Path, tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_not_followed(mended_folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
-    (mended / "Annotations").rename(elsewhere)
-    (mended / "Annotations").symlink_to(elsewhere)
+    (mended_folder / "Annotations").rename(elsewhere)
+    (mended_folder / "Annotations").symlink_to(elsewhere)
     before = bytes_of(elsewhere)
     with pytest.raises(DataError, match=r"xml: is a link out of the folder.* nothing was reverted"):
-        boxmend.revert(mended)
+        boxmend.revert(mended_folder)
     assert bytes_of(elsewhere) == before
-    (mended / "Annotations").unlink()
-    elsewhere.rename(mended / "Annotations")
-    mended.rename(elsewhere)
-    mended.symlink_to(elsewhere)  # the folder itself may be one
-    assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]
+    (mended_folder / "Annotations").unlink()
+    elsewhere.rename(mended_folder / "Annotations")
+    mended_folder.rename(elsewhere)
+    mended_folder.symlink_to(elsewhere)  # the folder itself may be one
+    assert boxmend.revert(mended_folder) == ["Annotations/a.xml", "Annotations/b.xml"]

@@ -32,7 +32,7 @@ def test_a_new_run_holds_its_settings_and_facts(tmp_path: Path) -> None:
     assert again == run
     assert (again.settings(), again.facts()) == (SETTINGS, FACTS)
     assert not again.is_finished
-    assert again.metrics() == []
+    assert again.read_metrics() == []
 
 
 def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:

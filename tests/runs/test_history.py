@@ -41,7 +41,7 @@ def test_every_column_of_the_ledger_is_there(
     assert history.epochs.tolist() == [0, 0, 1, 1, 1]
     assert history.steps.tolist() == [0, 0, 10, 10, 10]  # ten steps an epoch
     assert history.verdicts.tolist() == [UNJUDGED, KEPT, RELABELLED, DISCARDED, KEPT]
-    van, bus = (2, 0) if format == "voc" else (0, 2)  # VOC's labels go by the alphabet
+    van, bus = (2, 0) if format == "voc" else (0, 2)  # VOC's labels are in alphabetical order
     assert history.labels.tolist() == [bus, van, 2, -1, van]
     np.testing.assert_array_equal(history.losses, [nan, 0.5, 0, 0, 0])
     np.testing.assert_array_equal(history.thresholds, [inf, 1.5, 0, 0, 0])

@@ -44,7 +44,7 @@ def test_a_line_of_metrics_is_strict_json_whatever_numbers_it_tells(run: Run) ->
     assert line.count(b"\n") == 1
     assert b"NaN" not in line
     assert b"Infinity" not in line
-    assert run.metrics() == [
+    assert run.read_metrics() == [
         {
             "step": 1,
             "loss": 0.5,
@@ -61,17 +61,17 @@ def test_a_line_of_metrics_is_strict_json_whatever_numbers_it_tells(run: Run) ->
 def test_metrics_need_a_step(run: Run, step: Any) -> None:
     with pytest.raises(ValueError, match="integer 'step'"):
         run.append_metrics({"step": step})
-    assert run.metrics() == []
+    assert run.read_metrics() == []
 
 
 def test_a_record_that_is_no_json_adds_nothing(run: Run) -> None:
     with pytest.raises(TypeError, match="JSON"):
         run.append_metrics({"step": 1, "loss": object()})
-    assert run.metrics() == []
+    assert run.read_metrics() == []
 
 
 def steps(run: Run) -> list[int]:
-    return [record["step"] for record in run.metrics()]
+    return [record["step"] for record in run.read_metrics()]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_damaged_line_before_the_last_is_named(run: Run, line: bytes, message:
     whole = b'{"step": 1}\n' + line + b'\n{"step": 2}\n'
     (run.path / "metrics.jsonl").write_bytes(whole)
     with pytest.raises(DataError, match=message):
-        run.metrics()
+        run.read_metrics()
     with pytest.raises(DataError, match=message):
         run.rewind_metrics(1)
     assert (run.path / "metrics.jsonl").read_bytes() == whole
@@ -150,7 +150,7 @@ def test_metrics_that_cannot_be_written_are_an_output_error(run: Run) -> None:
     with pytest.raises(OutputError, match=r"metrics\.jsonl: could not be written \(Is a directory"):
         run.append_metrics({"step": 1})
     with pytest.raises(DataError, match=r"metrics\.jsonl: cannot be read \(a folder"):
-        run.metrics()
+        run.read_metrics()
 
 
 @settings(max_examples=60, deadline=None)
@@ -163,7 +163,7 @@ def test_any_bytes_as_metrics_end_in_a_data_error_or_in_records(
     create(run.path, SETTINGS, FACTS, resume=True)
     with contextlib.suppress(DataError):
         run.rewind_metrics(3)
-        assert all(record["step"] <= 3 for record in run.metrics())
+        assert all(record["step"] <= 3 for record in run.read_metrics())
 
 
 TRAINING = """
@@ -198,7 +198,7 @@ def test_a_run_killed_again_and_again_has_the_metrics_of_one_never_killed(tmp_pa
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
         assert not open_run(tmp_path / "killed").is_finished
-    num_steps = len(open_run(tmp_path / "killed").metrics()) + 50
+    num_steps = len(open_run(tmp_path / "killed").read_metrics()) + 50
     for name in ("killed", "whole"):
         with start(tmp_path / name, num_steps) as process:
             process.communicate()

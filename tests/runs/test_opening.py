@@ -32,7 +32,7 @@ def made_run(folder: Path, visits: list[Visit], *, warm_up: float = 0.0) -> Open
     )
 
 
-def test_each_verdict_is_told_and_what_no_visit_judged_is_not_judged(tmp_path: Path) -> None:
+def test_each_verdict_is_counted_and_visits_without_one_are_unjudged(tmp_path: Path) -> None:
     visits = [
         Visit(0, 0, RELABELLED, label=BUS, confidence=0.75),
         Visit(0, 1, DISCARDED),
@@ -46,7 +46,7 @@ def test_each_verdict_is_told_and_what_no_visit_judged_is_not_judged(tmp_path: P
     np.testing.assert_array_equal(opened.settlement.confidences, [0.75, nan, 0.5, nan])
 
 
-def test_a_moved_box_is_a_change_and_told_by_its_overlap(tmp_path: Path) -> None:
+def test_a_moved_box_is_a_change_with_its_overlap(tmp_path: Path) -> None:
     # Annotation 0 is 20 x 40 at (10, 10); its lower half is 20 x 20: half of it.
     visits = [Visit(0, 0, UNJUDGED, box=(10, 30, 30, 50), confidence=0.5), Visit(0, 1, UNJUDGED)]
     opened = made_run(tmp_path, visits)
@@ -134,7 +134,7 @@ def test_a_run_without_visits_has_an_account_too(tmp_path: Path) -> None:
     assert opened.settlement.iou.tolist() == [1] * 4
 
 
-def test_data_that_were_moved_are_told_by_where_they_are_now_or_given(tmp_path: Path) -> None:
+def test_moved_data_are_found_next_to_the_run_or_at_the_given_address(tmp_path: Path) -> None:
     address = drawn(tmp_path, "coco")
     run = finished_run(tmp_path / "run", address, [Visit(0, 0)])
     Path(address).rename(tmp_path / "elsewhere")

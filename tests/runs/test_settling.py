@@ -24,7 +24,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return load(drawn(tmp_path_factory.mktemp("settling"), "coco"))
 
 
-def settled(
+def settle_visits(
     dataset: Dataset, visits: Sequence[Visit], *, epochs: int, warm_up_epochs: int = 0
 ) -> Settlement:
     history = made_history(dataset, visits, warm_up_epochs)
@@ -33,12 +33,12 @@ def settled(
     return settle(dataset, history)
 
 
-def votes(*told: tuple[Judgement, int | None, float]) -> list[Visit]:
+def votes(*visits: tuple[Judgement, int | None, float]) -> list[Visit]:
     """Visits of annotation 0, one an epoch: (verdict, label, confidence)."""
-    return [Visit(epoch, 0, *one) for epoch, one in enumerate(told)]
+    return [Visit(epoch, 0, *one) for epoch, one in enumerate(visits)]
 
 
-def boxed(*boxes: tuple[float, float, float, float] | None) -> list[Visit]:
+def visits_with_boxes(*boxes: tuple[float, float, float, float] | None) -> list[Visit]:
     """Visits of annotation 0, one an epoch, with the box it was trained on."""
     return [Visit(epoch, 0, confidence=0.5, box=one) for epoch, one in enumerate(boxes)]
 
@@ -49,7 +49,7 @@ def test_a_third_of_the_epochs_counts(epochs: int, visits: int) -> None:
 
 
 def test_without_visits_everything_stays(dataset: Dataset) -> None:
-    result = settled(dataset, [], epochs=0)
+    result = settle_visits(dataset, [], epochs=0)
     assert result.labels.tolist() == dataset.labels.tolist()
     assert result.boxes.tolist() == dataset.boxes.tolist()
     assert not result.is_unsure.any()
@@ -70,7 +70,7 @@ def test_most_of_the_last_visits_decide_and_their_confidence_counts(dataset: Dat
         (RELABELLED, TRUCK, 0.25),
         (KEPT, None, 1.0),
     )
-    result = settled(dataset, visits, epochs=9)
+    result = settle_visits(dataset, visits, epochs=9)
     assert result.labels.tolist() == [TRUCK, TRUCK, BUS, VAN]
     assert result.label_confidences[0] == 0.5  # of 0.75 and 0.25
     assert (result.num_agreeing[0], result.num_judged[0]) == (2, 3)
@@ -90,7 +90,7 @@ def test_of_equally_many_the_last_word_holds(
 ) -> None:
     first = [(RELABELLED, BUS, 0.5), (KEPT, None, 0.5), (DISCARDED, TRUCK, 0.5)]
     first.remove(last)
-    result = settled(dataset, votes(*first, last), epochs=7)  # three visits
+    result = settle_visits(dataset, votes(*first, last), epochs=7)  # three visits
     assert result.labels[0] == label
     assert result.is_unsure.tolist() == [is_unsure, False, False, False]
     assert (result.num_agreeing[0], result.num_judged[0]) == (1, 3)
@@ -98,7 +98,7 @@ def test_of_equally_many_the_last_word_holds(
 
 def test_two_discards_are_unsure_whatever_label_they_mention(dataset: Dataset) -> None:
     visits = votes((DISCARDED, BUS, 0.4), (DISCARDED, TRUCK, 0.2), (RELABELLED, BUS, 0.9))
-    result = settled(dataset, visits, epochs=7)
+    result = settle_visits(dataset, visits, epochs=7)
     assert result.is_unsure[0]
     assert result.labels[0] == VAN
     assert result.label_confidences[0] == pytest.approx(0.3)
@@ -111,10 +111,12 @@ def test_unjudged_visits_and_those_of_warm_up_have_no_say(dataset: Dataset) -> N
         (UNJUDGED, None, 1.0),
         (UNJUDGED, None, 1.0),
     )
-    result = settled(dataset, visits, epochs=4, warm_up_epochs=1)  # two visits, one of them early
+    result = settle_visits(
+        dataset, visits, epochs=4, warm_up_epochs=1
+    )  # two visits, one of them early
     assert result.labels[0] == BUS
     assert (result.num_agreeing[0], result.num_judged[0]) == (1, 1)
-    nothing = settled(dataset, visits, epochs=4, warm_up_epochs=2)
+    nothing = settle_visits(dataset, visits, epochs=4, warm_up_epochs=2)
     assert nothing.labels[0] == VAN
     assert nothing.num_judged[0] == 0
 
@@ -122,10 +124,10 @@ def test_unjudged_visits_and_those_of_warm_up_have_no_say(dataset: Dataset) -> N
 def test_a_visit_without_confidence_votes_all_the_same(dataset: Dataset) -> None:
     nan = float("nan")
     visits = votes((RELABELLED, BUS, nan), (RELABELLED, BUS, 0.5), (KEPT, None, nan))
-    result = settled(dataset, visits, epochs=7)
+    result = settle_visits(dataset, visits, epochs=7)
     assert result.labels[0] == BUS
     assert result.label_confidences[0] == 0.5
-    alone = settled(dataset, visits[:1], epochs=7)
+    alone = settle_visits(dataset, visits[:1], epochs=7)
     assert alone.labels[0] == BUS
     assert np.isnan(alone.label_confidences[0])
 
@@ -137,7 +139,7 @@ def test_annotations_are_settled_each_for_itself(dataset: Dataset) -> None:
         Visit(1, 3, DISCARDED, VAN, 0.125),
         Visit(1, 2, RELABELLED, TRUCK, 1.0),
     ]
-    result = settled(dataset, visits, epochs=4)
+    result = settle_visits(dataset, visits, epochs=4)
     assert result.labels.tolist() == [BUS, TRUCK, TRUCK, VAN]
     assert result.num_agreeing.tolist() == [1, 0, 2, 1]
     assert result.label_confidences[[0, 2, 3]].tolist() == [0.25, 0.75, 0.125]
@@ -145,15 +147,15 @@ def test_annotations_are_settled_each_for_itself(dataset: Dataset) -> None:
 
 
 def test_the_box_is_the_mean_of_the_last_that_moved(dataset: Dataset) -> None:
-    visits = boxed((0, 0, 5, 5), (12, 10, 30, 50), (10, 10, 30, 50), (14, 11, 30, 50.5))
-    result = settled(dataset, visits, epochs=9)  # three visits, the second of which stays
+    visits = visits_with_boxes((0, 0, 5, 5), (12, 10, 30, 50), (10, 10, 30, 50), (14, 11, 30, 50.5))
+    result = settle_visits(dataset, visits, epochs=9)  # three visits, the second of which stays
     assert result.boxes[0].tolist() == [13, 10.5, 30, 50.25]
     assert result.num_moved.tolist() == [2, 0, 0, 0]
     assert result.box_confidences[0] == 0.5
 
 
 def test_a_box_stays_where_the_last_visit_left_it(dataset: Dataset) -> None:
-    result = settled(dataset, boxed((12, 10, 30, 50), None), epochs=6)
+    result = settle_visits(dataset, visits_with_boxes((12, 10, 30, 50), None), epochs=6)
     assert result.boxes[0].tolist() == [10, 10, 30, 50]
     assert result.num_moved[0] == 0
 
@@ -163,40 +165,40 @@ def test_a_visit_that_was_not_trained_on_has_no_say_about_the_box(dataset: Datas
         Visit(0, 0, box=(14, 10, 30, 50)),
         Visit(1, 0, DISCARDED, box=(0, 0, 9, 9), is_kept=False),
     ]
-    assert settled(dataset, visits, epochs=4).boxes[0].tolist() == [14, 10, 30, 50]
-    assert settled(dataset, visits[1:], epochs=4).num_moved[0] == 0
+    assert settle_visits(dataset, visits, epochs=4).boxes[0].tolist() == [14, 10, 30, 50]
+    assert settle_visits(dataset, visits[1:], epochs=4).num_moved[0] == 0
 
 
 def test_boxes_of_unsure_annotations_move_where_they_were_trained_on(dataset: Dataset) -> None:
-    result = settled(dataset, [Visit(0, 0, DISCARDED, BUS, 0.3, (14, 10, 30, 50))], epochs=1)
+    result = settle_visits(dataset, [Visit(0, 0, DISCARDED, BUS, 0.3, (14, 10, 30, 50))], epochs=1)
     assert result.is_unsure[0]
     assert result.boxes[0].tolist() == [14, 10, 30, 50]
 
 
 def test_unjudged_visits_after_warm_up_move_boxes(dataset: Dataset) -> None:
     visits = [Visit(0, 0, UNJUDGED, box=(14, 10, 30, 50))]
-    assert settled(dataset, visits, epochs=1).num_moved[0] == 1
-    assert settled(dataset, visits, epochs=1, warm_up_epochs=1).num_moved[0] == 0
+    assert settle_visits(dataset, visits, epochs=1).num_moved[0] == 1
+    assert settle_visits(dataset, visits, epochs=1, warm_up_epochs=1).num_moved[0] == 0
 
 
 def test_rounding_moves_nothing(dataset: Dataset) -> None:
     # 0.01 of 40 high: IoU 0.99975; of a moved box, sides that moved by less than 0.01 stay
-    near = settled(dataset, boxed((10, 10, 30, 50.01)), epochs=1)
+    near = settle_visits(dataset, visits_with_boxes((10, 10, 30, 50.01)), epochs=1)
     assert near.boxes[0].tolist() == [10, 10, 30, 50]
     assert near.num_moved[0] == 0
-    moved = settled(dataset, boxed((10.008, 10.016, 30, 45.123456)), epochs=1)
+    moved = settle_visits(dataset, visits_with_boxes((10.008, 10.016, 30, 45.123456)), epochs=1)
     assert moved.boxes[0].tolist() == [10, 10.02, 30, 45.12]
 
 
 def test_boxes_end_at_the_border_of_their_image(dataset: Dataset) -> None:
-    result = settled(dataset, boxed((-3, 10, 30, 120)), epochs=1)
+    result = settle_visits(dataset, visits_with_boxes((-3, 10, 30, 120)), epochs=1)
     assert result.boxes[0].tolist() == [0, 10, 30, 100]
 
 
 def test_where_the_size_of_an_image_is_unknown_only_its_corner_cuts(dataset: Dataset) -> None:
     images = replace(dataset.images, widths=np.zeros(2, np.int64))
     unknown = replace(dataset, images=images)
-    result = settled(unknown, boxed((-3, 10, 130, 120)), epochs=1)
+    result = settle_visits(unknown, visits_with_boxes((-3, 10, 130, 120)), epochs=1)
     assert result.boxes[0].tolist() == [0, 10, 130, 100]
 
 
@@ -206,7 +208,7 @@ def test_where_the_size_of_an_image_is_unknown_only_its_corner_cuts(dataset: Dat
 def test_what_is_no_box_moves_nothing(
     dataset: Dataset, box: tuple[float, float, float, float]
 ) -> None:
-    result = settled(dataset, boxed(box), epochs=1)
+    result = settle_visits(dataset, visits_with_boxes(box), epochs=1)
     assert result.boxes.tolist() == dataset.boxes.tolist()
     assert result.num_moved[0] == 0
 
@@ -229,7 +231,11 @@ VISITS = st.lists(
 def by_the_book(dataset: Dataset, visits: list[Visit], row: int) -> tuple[int, bool, int]:
     """Label, whether unsure, and votes of an annotation, one visit after another."""
     own = int(dataset.labels[row])
-    judged = [one for one in visits if one.row == row and one.verdict != UNJUDGED and one.epoch > 0]
+    judged = [
+        visit
+        for visit in visits
+        if visit.row == row and visit.verdict != UNJUDGED and visit.epoch > 0
+    ]
     said = [
         None if one.verdict == DISCARDED else own if one.verdict == KEPT else one.label
         for one in judged[-num_settling_visits(6) :]
@@ -244,11 +250,11 @@ def by_the_book(dataset: Dataset, visits: list[Visit], row: int) -> tuple[int, b
 @settings(deadline=None, max_examples=200)
 @given(VISITS)
 def test_settling_agrees_with_counting_one_by_one(dataset: Dataset, visits: list[Visit]) -> None:
-    result = settled(dataset, visits, epochs=6, warm_up_epochs=1)
+    result = settle_visits(dataset, visits, epochs=6, warm_up_epochs=1)
     for row in range(len(dataset)):
         expected = by_the_book(dataset, visits, row)
-        found = result.labels[row], result.is_unsure[row], result.num_agreeing[row]
-        assert found == expected
+        actual = result.labels[row], result.is_unsure[row], result.num_agreeing[row]
+        assert actual == expected
         kept = [v for v in visits if v.row == row and v.is_kept and v.epoch > 0][
             -num_settling_visits(6) :
         ]
@@ -263,5 +269,5 @@ def test_settling_agrees_with_counting_one_by_one(dataset: Dataset, visits: list
 
 def test_settling_leaves_the_dataset_as_it_is(dataset: Dataset) -> None:
     before = dataset.labels.tolist(), dataset.boxes.tolist()
-    settled(dataset, [Visit(0, 0, RELABELLED, BUS, 1.0, (0, 0, 9, 9))], epochs=1)
+    settle_visits(dataset, [Visit(0, 0, RELABELLED, BUS, 1.0, (0, 0, 9, 9))], epochs=1)
     assert (dataset.labels.tolist(), dataset.boxes.tolist()) == before

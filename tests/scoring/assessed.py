@@ -74,10 +74,10 @@ def truth_of(  # noqa: PLR0913  # a truth has as many columns
     same_as: dict[int, int] | None = None,
     are_all_known: bool = True,
 ) -> KnownTruth:
-    """The truth row by row; UNKNOWN as a label is an annotation of nothing.
+    """Return the truth row by row; the label UNKNOWN marks a spurious annotation.
 
-    `lacking` are true boxes of the first image that nobody annotated, vans unless labels are
-    given. `same_as` gives a row the object of an earlier one.
+    `lacking` are unannotated true boxes of the first image, vans unless labels are given. `same_as`
+    gives a row the object of an earlier one.
     """
     true_labels = np.array(labels, np.int64)
     true_boxes = np.array(boxes, np.float64).reshape(-1, 4)
@@ -124,11 +124,11 @@ def fixes_of(dataset: Dataset, *fixes: Fix) -> Fixes:
     return table_of(dataset, [replace(one, id=str(k)) for k, one in enumerate(fixes)])
 
 
-def detected(*found: tuple[int, int, float, Box]) -> Detections:
+def detected(*rows: tuple[int, int, float, Box]) -> Detections:
     """Detections: row of the image, label, score, box."""
     return Detections(
-        np.array([one[0] for one in found], np.int64),
-        np.array([one[1] for one in found], np.int64),
-        np.array([one[2] for one in found], np.float32),
-        np.array([one[3] for one in found], np.float32).reshape(-1, 4),
+        np.array([one[0] for one in rows], np.int64),
+        np.array([one[1] for one in rows], np.int64),
+        np.array([one[2] for one in rows], np.float32),
+        np.array([one[3] for one in rows], np.float32).reshape(-1, 4),
     )

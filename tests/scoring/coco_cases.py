@@ -27,15 +27,15 @@ def score(
 
 def columns(detections: Sequence[Detection], truth: Sequence[TrueBox]) -> Columns:
     """Columns of rows; areas are width times height."""
-    found = np.array([one[3] for one in detections], np.float64).reshape(-1, 4)
+    result = np.array([detection[3] for detection in detections], np.float64).reshape(-1, 4)
     annotated = np.array([one[2] for one in truth], np.float64).reshape(-1, 4)
     return (
         SizedDetections(
-            np.array([one[0] for one in detections], np.int64),
-            np.array([one[1] for one in detections], np.int64),
-            np.array([one[2] for one in detections], np.float64),
-            corners(found),
-            sizes=found[:, 2:],
+            np.array([detection[0] for detection in detections], np.int64),
+            np.array([detection[1] for detection in detections], np.int64),
+            np.array([detection[2] for detection in detections], np.float64),
+            corners(result),
+            sizes=result[:, 2:],
         ),
         CocoTruth(
             np.array([one[0] for one in truth], np.int64),
@@ -57,27 +57,30 @@ class EvalWithIgnored(COCOeval):  # type: ignore[misc]  # pycocotools has no typ
     """pycocotools with its key `ignore` heeded, which it reads and then forgets."""
 
     def _prepare(self) -> None:
-        ignored = {one["id"]: one["ignore"] for one in self.cocoGt.dataset["annotations"]}
+        ignored = {
+            annotation["id"]: annotation["ignore"]
+            for annotation in self.cocoGt.dataset["annotations"]
+        }
         super()._prepare()
         for entries in self._gts.values():
-            for one in entries:
-                one["ignore"] = bool(one["ignore"] or ignored[one["id"]])
+            for entry in entries:
+                entry["ignore"] = bool(entry["ignore"] or ignored[entry["id"]])
 
 
 def by_pycocotools(detections: SizedDetections, truth: CocoTruth, num_labels: int) -> Any:
     """What pycocotools makes of the same columns; its `stats` and `eval` tell."""
     rows = [*detections.image_rows.tolist(), *truth.image_rows.tolist()]
-    annotated, found = COCO(), COCO()
+    annotated, result = COCO(), COCO()
     listed = {
         "images": [{"id": row + 1} for row in range(max(rows, default=0) + 1)],
         "categories": [{"id": label + 1, "name": str(label)} for label in range(num_labels)],
     }
     annotated.dataset = {**listed, "annotations": list(_annotations(truth))}
-    found.dataset = {**listed, "annotations": list(_results(detections))}
+    result.dataset = {**listed, "annotations": list(_results(detections))}
     with contextlib.redirect_stdout(io.StringIO()):
         annotated.createIndex()
-        found.createIndex()
-        evaluated = EvalWithIgnored(annotated, found, "bbox")
+        result.createIndex()
+        evaluated = EvalWithIgnored(annotated, result, "bbox")
         evaluated.evaluate()
         evaluated.accumulate()
         evaluated.summarize()
@@ -97,16 +100,16 @@ def _annotations(truth: CocoTruth) -> Any:
         }
 
 
-def _results(found: SizedDetections) -> Any:
+def _results(detections: SizedDetections) -> Any:
     """Results as `loadRes` completes them."""
-    for k in range(len(found.labels)):
+    for k in range(len(detections.labels)):
         yield {
             "id": k + 1,
-            "image_id": int(found.image_rows[k]) + 1,
-            "category_id": int(found.labels[k]) + 1,
-            "bbox": [*found.boxes[k, :2].tolist(), *found.sizes[k].tolist()],
-            "area": float(found.sizes[k].prod()),
-            "score": float(found.scores[k]),
+            "image_id": int(detections.image_rows[k]) + 1,
+            "category_id": int(detections.labels[k]) + 1,
+            "bbox": [*detections.boxes[k, :2].tolist(), *detections.sizes[k].tolist()],
+            "area": float(detections.sizes[k].prod()),
+            "score": float(detections.scores[k]),
             "iscrowd": 0,
         }
 
@@ -123,18 +126,20 @@ def random_columns(seed: int) -> tuple[SizedDetections, CocoTruth, int]:
     annotated = rng.integers(0, 9, (m, 4)) * rng.choice([1.0, 0.1, 13.7, 40.0])
     image_rows = rng.integers(0, num_images, m)
     labels = rng.integers(0, max(1, num_labels - int(rng.integers(0, 2))), m)
-    found = rng.integers(0, 9, (n, 4)) * rng.choice([1.0, 0.1, 13.7, 40.0])
+    result = rng.integers(0, 9, (n, 4)) * rng.choice([1.0, 0.1, 13.7, 40.0])
     own_images, own_labels = rng.integers(0, num_images, n), rng.integers(0, num_labels, n)
     if m:
         near = np.flatnonzero(rng.random(n) < 0.7)
         like = rng.integers(0, m, len(near))
-        found[near] = annotated[like] * rng.choice([1.0, 1.0, 1.0, 0.9, 0.5], (len(near), 4))
+        result[near] = annotated[like] * rng.choice([1.0, 1.0, 1.0, 0.9, 0.5], (len(near), 4))
         own_images[near], own_labels[near] = image_rows[like], labels[like]
     scores = rng.random(n) if rng.random() < 0.5 else rng.integers(-2, 3, n) / 2
     areas = np.where(
         rng.random(m) < 0.5, annotated[:, 2] * annotated[:, 3], rng.integers(0, 20_000, m)
     )
-    detections = SizedDetections(own_images, own_labels, scores, corners(found), sizes=found[:, 2:])
+    detections = SizedDetections(
+        own_images, own_labels, scores, corners(result), sizes=result[:, 2:]
+    )
     truth = CocoTruth(
         image_rows,
         labels,

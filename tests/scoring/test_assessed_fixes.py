@@ -1,4 +1,4 @@
-"""Fixes held against a truth worked out by hand."""
+"""Fixes compared with a truth worked out by hand."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def test_a_label_is_right_if_it_is_the_true_one_and_was_not_before() -> None:
         fix(Kind.WRONG_LABEL, 0, BUS),
         fix(Kind.WRONG_LABEL, 1, TRUCK),
         fix(Kind.WRONG_LABEL, 2, BUS),  # changes nothing
-        fix(Kind.WRONG_LABEL, 3, BUS),  # of nothing
+        fix(Kind.WRONG_LABEL, 3, BUS),  # spurious
     ]
     assert right(dataset, truth, *fixes) == [True, False, False, False]
 
@@ -128,7 +128,7 @@ def test_a_duplicate_is_right_if_the_one_that_stays_is_of_the_same_object() -> N
     fixes = [
         fix(Kind.DUPLICATE, 1, kept=0),
         fix(Kind.DUPLICATE, 2, kept=0),
-        fix(Kind.DUPLICATE, 3, kept=0),  # of nothing: it repeats none
+        fix(Kind.DUPLICATE, 3, kept=0),  # spurious, so it repeats none
         fix(Kind.DUPLICATE, 2, kept=2),
     ]
     assert right(dataset, truth, *fixes) == [True, False, False, False]
@@ -155,7 +155,7 @@ def test_fixes_are_counted_by_kind_and_in_all() -> None:
     labels = scores["wrong label"]
     assert (labels.fixes, labels.right, labels.precision) == (2, 1, 0.5)
     assert labels.expected == pytest.approx(0.7)
-    # .8 and .6 lie in bins of their own: |.8 - 1| and |.6 - 0|
+    # 0.8 and 0.6 lie in bins of their own: |0.8 - 1| and |0.6 - 0|
     assert labels.calibration.error == pytest.approx((0.2 + 0.6) / 2)
     assert (scores["spurious"].right, scores["bad box"].right) == (1, 1)
     assert (scores["duplicate"].fixes, scores["duplicate"].precision) == (0, None)
@@ -262,9 +262,9 @@ def test_the_order_of_proposed_objects_does_not_matter() -> None:
         corners + np.array([0, 0, 10, 10]),
         rng.permutation(300) / 300,
     )
-    found = mark_right_proposals(proposed, objects_of(truth))
+    result = mark_right_proposals(proposed, objects_of(truth))
     order = rng.permutation(300)
     shuffled = Proposed(*(getattr(proposed, name)[order] for name in vars(proposed)))
-    assert mark_right_proposals(shuffled, objects_of(truth)).tolist() == found[order].tolist()
-    assert found.sum() == 3
+    assert mark_right_proposals(shuffled, objects_of(truth)).tolist() == result[order].tolist()
+    assert result.sum() == 3
     assert not mark_on_ignored(proposed, dataset).any()

@@ -9,7 +9,7 @@ from boxmend.scoring.calibration import NUM_BINS, measure_calibration
 
 
 def test_the_error_is_the_mean_distance_of_bins_from_what_happened() -> None:
-    # Two bins: .1 and .3 (mean .2, none so), .9 .9 .6 (mean .8, two of three so).
+    # Two bins: 0.1 and 0.3 (mean 0.2, none so), 0.9 0.9 0.6 (mean 0.8, two of three so).
     probabilities = np.array([0.1, 0.9, 0.3, 0.9, 0.6])
     result = measure_calibration(
         probabilities, np.array([False, True, False, True, False]), num_bins=2

@@ -29,9 +29,9 @@ KEYS = [
 # A small box in one image and a large one in another. Three detections by falling score: the small
 # box itself; nothing; the large box but for a strip, IoU 82 * 100 / 10,000 = 0.82.
 #
-# IoU .5 to .8 (7 of 10):  T F T  precision 1, 1/2, 2/3 at recall 1/2, 1/2, 1
-#                          51 recalls 0, .01, .. .5 -> 1 and 50 above -> 2/3: (51 + 100/3) / 101
-# IoU .85 to .95 (3):      T F F  51 / 101
+# IoU 0.5 to 0.8 (7 of 10):  T F T  precision 1, 1/2, 2/3 at recall 1/2, 1/2, 1
+#                          51 recalls 0, 0.01, .. 0.5 -> 1 and 50 above -> 2/3: (51 + 100/3) / 101
+# IoU 0.85 to 0.95 (3):      T F F  51 / 101
 # small: only the first detection counts, the others lie on a large box or are not small: 1
 # large: F T for 7 IoUs, 1/2 at any recall. For 3 the third finds nothing and is itself not large
 #        (8,200 < 9,216), so that only the second counts, and nothing is found: 7 * 1/2 / 10
@@ -65,7 +65,7 @@ def test_three_detections_worked_out_by_hand() -> None:
     assert scores.ap50.tolist() == pytest.approx([at_50])
 
 
-# The area of a box of 20 x 20 is said to be 5,000 pixels, so it is a medium one.
+# The file gives an area of 5,000 pixels for a box of 20 x 20, so it is a medium one.
 def test_the_area_in_the_truth_sets_the_size() -> None:
     detections, truth = columns([(0, 0, 0.9, SMALL)], [(0, 0, SMALL, "")])
     scores = score_by_coco(detections, replace(truth, areas=np.array([5_000.0])), num_labels=1)
@@ -116,7 +116,7 @@ def test_a_class_of_difficult_boxes_alone_has_no_average_precision() -> None:
     assert scores.figures["AP"] == pytest.approx(1.0)
 
 
-# 100 detections of nothing go before the hit: with at most 100 of a class in an image it is lost.
+# 100 false positives rank above the hit, which is lost with at most 100 per class and image.
 @pytest.mark.parametrize(("misses", "expected"), [(100, 0.0), (99, 1 / 100)])
 def test_only_a_hundred_detections_of_an_image_and_class_count(
     misses: int, expected: float
@@ -178,8 +178,8 @@ def test_all_figures_are_those_of_pycocotools(seed: int) -> None:
 
 def test_the_random_scenes_have_something_to_tell() -> None:
     scenes = [random_columns(seed) for seed in range(60)]
-    found = [score_by_coco(*scene[:2], num_labels=scene[2]).figures["AP"] for scene in scenes]
-    known = [one for one in found if not np.isnan(one)]
+    listed = [score_by_coco(*scene[:2], num_labels=scene[2]).figures["AP"] for scene in scenes]
+    known = [one for one in listed if not np.isnan(one)]
     assert len(known) > 30
     assert len({round(one, 6) for one in known if 0.02 < one < 0.98}) > 15
     assert max(len(scene[0].labels) for scene in scenes) > 300

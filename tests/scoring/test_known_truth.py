@@ -35,7 +35,7 @@ def make_truth_file(  # noqa: PLR0913  # the columns of the file
     n = len(ids)
     origin = np.array(origins or [Origin.KEPT] * n, np.int8)
     ours, theirs = (np.array(one, object) for one in (ids, sources or ids))
-    whole = all(isinstance(one, int) for one in [*ids, *(sources or ids)])
+    whole = all(isinstance(annotation_id, int) for annotation_id in [*ids, *(sources or ids)])
     truth = Truth(
         label_names=names,
         annotation_ids=ours.astype(np.int64) if whole else ours,
@@ -50,7 +50,7 @@ def make_truth_file(  # noqa: PLR0913  # the columns of the file
     return path
 
 
-def written(clean: Path, out: Path, **noise: object) -> tuple[Dataset, Dataset]:
+def write_noisy_pair(clean: Path, out: Path, **noise: object) -> tuple[Dataset, Dataset]:
     """The clean dataset, and a noisy one made of it in its format."""
     dataset = load(str(clean))
     settings = NoiseSettings(**noise)  # type: ignore[arg-type]
@@ -189,7 +189,9 @@ def assert_same(one: KnownTruth, other: KnownTruth) -> None:
 
 
 def test_file_and_clean_dataset_tell_the_same_in_every_format(clean: Path, tmp_path: Path) -> None:
-    before, noisy = written(clean, tmp_path / "noisy", labels="symmetric:0.4", boxes="uniform:0.2")
+    before, noisy = write_noisy_pair(
+        clean, tmp_path / "noisy", labels="symmetric:0.4", boxes="uniform:0.2"
+    )
     by_file, by_dataset = known_truth(tmp_path / "noisy", noisy), known_truth(clean, noisy)
     assert_same(by_file, by_dataset)
     assert by_file.labels.tolist() == before.labels.tolist()
@@ -217,7 +219,7 @@ def test_annotations_in_one_version_only_are_spurious_or_missing(
 
 @pytest.mark.parametrize("clean", ["voc", "yolo"], indirect=True)
 def test_places_that_shift_are_refused_but_the_file_knows(clean: Path, tmp_path: Path) -> None:
-    before, noisy = written(clean, tmp_path / "noisy", missing=0.2)
+    before, noisy = write_noisy_pair(clean, tmp_path / "noisy", missing=0.2)
     with pytest.raises(DataError, match=r"annotations of .*truth\.parquet"):
         known_truth(clean, noisy)
     truth = known_truth(tmp_path / "noisy", noisy)
@@ -331,10 +333,10 @@ def test_an_empty_dataset_has_an_empty_truth(tmp_path: Path) -> None:
 
 
 def test_a_clean_dataset_has_all_objects_with_their_labels() -> None:
-    # Its classes stand in another order, and its first annotation is a crowd, which is no object.
+    # Its classes are in another order, and its first annotation is a crowd, which does not count.
     clean = annotated([B, A, B, C], [0, 1, 0, 2], ids=[4, 1, 2, 3], names=("bus", "van", "truck"))
     clean.is_crowd[0] = True
-    # Annotation 2 is missing, 9 is of nothing.
+    # Annotation 2 is missing, 9 is spurious.
     dataset = annotated([C, A, B, B], [TRUCK, VAN, VAN, BUS], ids=[3, 1, 9, 4])
     dataset.is_crowd[3] = True
     objects = known_truth(clean, dataset).objects
@@ -390,15 +392,15 @@ def test_the_file_and_the_clean_dataset_tell_of_the_same_objects(
     clean: Path, tmp_path: Path
 ) -> None:
     noise = {"labels": "symmetric:0.4", "missing": 0.0, "boxes": "uniform:0.2"}
-    original, noisy = written(clean, tmp_path / "noisy", **noise)
-    told_by_file = known_truth(tmp_path / "noisy", noisy).objects
-    told_by_clean = known_truth(str(clean), noisy).objects
-    assert told_by_file is not None
-    assert told_by_clean is not None
-    assert sorted(told_by_file.labels.tolist()) == sorted(original.labels.tolist())
-    for one in (told_by_file, told_by_clean):
+    original, noisy = write_noisy_pair(clean, tmp_path / "noisy", **noise)
+    truth_of_file = known_truth(tmp_path / "noisy", noisy).objects
+    truth_of_clean = known_truth(str(clean), noisy).objects
+    assert truth_of_file is not None
+    assert truth_of_clean is not None
+    assert sorted(truth_of_file.labels.tolist()) == sorted(original.labels.tolist())
+    for one in (truth_of_file, truth_of_clean):
         assert one.are_all_known
         assert (one.image_rows[one.object_rows] == noisy.image_rows).all()
-    rows, others = told_by_file.object_rows, told_by_clean.object_rows
-    assert (told_by_file.labels[rows] == told_by_clean.labels[others]).all()
-    assert np.allclose(told_by_file.boxes[rows], told_by_clean.boxes[others])
+    rows, others = truth_of_file.object_rows, truth_of_clean.object_rows
+    assert (truth_of_file.labels[rows] == truth_of_clean.labels[others]).all()
+    assert np.allclose(truth_of_file.boxes[rows], truth_of_clean.boxes[others])

@@ -24,8 +24,10 @@ def describe(truth: KnownTruth, dataset: Dataset) -> list[tuple[object, ...]]:
         box = None if place < 0 else objects.boxes[place].tolist()
         rows.append((truth.labels[row], truth.boxes[row].tolist(), truth.is_spurious[row], box))
     is_missing = objects.is_missing
-    found = zip(objects.image_rows, objects.labels, objects.boxes.tolist(), is_missing, strict=True)
-    return rows + sorted((int(a), int(b), c, bool(d)) for a, b, c, d in found)
+    result = zip(
+        objects.image_rows, objects.labels, objects.boxes.tolist(), is_missing, strict=True
+    )
+    return rows + sorted((int(a), int(b), c, bool(d)) for a, b, c, d in result)
 
 
 @pytest.mark.parametrize("has_crowds", [False, True])

@@ -17,22 +17,22 @@ from tests.scoring.voc_cases import (
 )
 
 
-def ranked(pattern: str, num_truth: int) -> VocScores:
+def score_pattern(pattern: str, num_truth: int) -> VocScores:
     """Detections by falling score: T finds a box of its own, F nothing, D a difficult one."""
     detections: list[Detection] = []
-    found = 0
+    result = 0
     for rank, sign in enumerate(pattern):
-        box = {"T": place(found), "F": FAR, "D": (-50.0, 0.0, -40.0, 10.0)}[sign]
+        box = {"T": place(result), "F": FAR, "D": (-50.0, 0.0, -40.0, 10.0)}[sign]
         detections.append((0, 0, 1.0 - 0.01 * rank, box))
-        found += sign == "T"
+        result += sign == "T"
     truth: list[TrueBox] = [(0, 0, place(k), False) for k in range(num_truth)]
     return score(detections, [*truth, (0, 0, (-50.0, 0.0, -40.0, 10.0), True)])
 
 
 def false_positives(scores: VocScores) -> list[int]:
     others = scores.num_true_positives + scores.num_ignored
-    found: list[int] = (scores.num_detections - others).tolist()
-    return found
+    result: list[int] = (scores.num_detections - others).tolist()
+    return result
 
 
 # Five boxes, detections T F T F T, two boxes never found:
@@ -44,11 +44,11 @@ def false_positives(scores: VocScores) -> list[int]:
 #   4     F    2/4        2/5     3/5
 #   5     T    3/5        3/5     3/5
 #
-# 11 points: recall 0, .1, .2 -> 1; .3, .4 -> 2/3; .5, .6 -> 3/5; .7 to 1 -> 0
+# 11 points: recall 0, 0.1, 0.2 -> 1; 0.3, 0.4 -> 2/3; 0.5, 0.6 -> 3/5; 0.7 to 1 -> 0
 #            (3 * 1 + 2 * 2/3 + 2 * 3/5) / 11 = (83/15) / 11 = 83/165
 # area:      1/5 * 1 + 1/5 * 2/3 + 1/5 * 3/5 = 34/75
 def test_a_precision_recall_table_worked_out_by_hand() -> None:
-    scores = ranked("TFTFT", 5)
+    scores = score_pattern("TFTFT", 5)
     assert scores.ap_11_points[0] == pytest.approx(83 / 165, abs=1e-12)
     assert scores.ap_area[0] == pytest.approx(34 / 75, abs=1e-12)
     assert scores.num_truth.tolist() == [5]
@@ -63,15 +63,16 @@ def test_a_precision_recall_table_worked_out_by_hand() -> None:
 #   2     T    1/2        1/2     2/3
 #   3     T    2/3        1       2/3
 def test_a_later_and_better_precision_counts_for_the_earlier_recalls() -> None:
-    scores = ranked("FTT", 2)
+    scores = score_pattern("FTT", 2)
     assert scores.ap_11_points[0] == pytest.approx(2 / 3, abs=1e-12)
     assert scores.ap_area[0] == pytest.approx(2 / 3, abs=1e-12)
 
 
-# 3 of 10 found at once: recall is 3/10 at precision 1, so that the points 0, .1, .2 and .3 count:
-# 4/11. Adding 0.1 three times gives 0.30000000000000004 in floating point, which would make it 3.
+# 3 of 10 found at once: recall is 3/10 at precision 1, so that the points 0, 0.1, 0.2 and 0.3
+# count: 4/11. Adding 0.1 three times gives 0.30000000000000004 in floating point, which would make
+# it 3.
 def test_a_recall_that_is_a_tenth_reaches_its_point() -> None:
-    scores = ranked("TTT", 10)
+    scores = score_pattern("TTT", 10)
     assert scores.ap_11_points[0] == pytest.approx(4 / 11, abs=1e-12)
     assert scores.ap_area[0] == pytest.approx(3 / 10, abs=1e-12)
 
@@ -82,7 +83,7 @@ def test_a_recall_that_is_a_tenth_reaches_its_point() -> None:
         ("TTT", 3, 1.0, 1.0),
         ("FFF", 3, 0.0, 0.0),
         ("", 3, 0.0, 0.0),
-        ("T", 3, 4 / 11, 1 / 3),  # recall 1/3 reaches 0, .1, .2, .3
+        ("T", 3, 4 / 11, 1 / 3),  # recall 1/3 reaches 0, 0.1, 0.2, 0.3
         ("FT", 1, 1 / 2, 1 / 2),
         ("TF", 1, 1.0, 1.0),  # what comes after all is found costs nothing
         ("DTD", 1, 1.0, 1.0),  # difficult ones cost no precision
@@ -90,7 +91,7 @@ def test_a_recall_that_is_a_tenth_reaches_its_point() -> None:
     ],
 )
 def test_short_rankings(pattern: str, num_truth: int, points: float, area: float) -> None:
-    scores = ranked(pattern, num_truth)
+    scores = score_pattern(pattern, num_truth)
     assert scores.ap_11_points[0] == pytest.approx(points, abs=1e-12)
     assert scores.ap_area[0] == pytest.approx(area, abs=1e-12)
 
@@ -114,8 +115,8 @@ def test_an_iou_of_one_half_is_enough_and_widths_have_no_one_added(
 def test_another_minimum_iou_can_be_set() -> None:
     detections, truth = columns([(0, 0, 0.9, (0, 0, 7.5, 10))]), truth_columns([(0, 0, BOX, False)])
     for min_iou, expected in ((0.75, 1.0), (0.76, 0.0)):
-        found = average_precision(detections, truth, num_labels=1, min_iou=min_iou)
-        assert found.mean_area == expected
+        result = average_precision(detections, truth, num_labels=1, min_iou=min_iou)
+        assert result.mean_area == expected
 
 
 def test_the_second_hit_of_a_box_is_a_false_positive_even_if_it_fits_better() -> None:

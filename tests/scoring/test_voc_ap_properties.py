@@ -26,7 +26,9 @@ def slow_average_precision(
     num_truth = sum(not one[3] for one in boxes)
     if num_truth == 0:
         return None
-    mine = sorted((one for one in detections if one[1] == label), key=lambda one: -one[2])
+    mine = sorted(
+        (detection for detection in detections if detection[1] == label), key=lambda one: -one[2]
+    )
     taken = set[int]()
     hits = misses = 0
     curve: list[tuple[Fraction, Fraction]] = []  # recall, precision
@@ -130,7 +132,7 @@ def scene(num_images: int, per_image: int) -> tuple[Detections, TrueBoxes]:
         return np.concatenate([corner, corner + rng.uniform(10, 200, (n, 2))], axis=1)
 
     n, m = num_images * per_image, num_images * 3
-    found = Detections(
+    result = Detections(
         np.repeat(np.arange(num_images), per_image),
         rng.integers(0, 20, n),
         rng.random(n),
@@ -139,21 +141,21 @@ def scene(num_images: int, per_image: int) -> tuple[Detections, TrueBoxes]:
     truth = TrueBoxes(
         rng.integers(0, num_images, m), rng.integers(0, 20, m), random_boxes(m), rng.random(m) < 0.1
     )
-    return found, truth
+    return result, truth
 
 
 def test_scoring_changes_none_of_its_columns() -> None:
-    found, truth = scene(20, 10)
-    before = [column.copy() for one in (found, truth) for column in vars(one).values()]
-    average_precision(found, truth, num_labels=20)
-    after = [column for one in (found, truth) for column in vars(one).values()]
+    detections, truth = scene(20, 10)
+    before = [column.copy() for one in (detections, truth) for column in vars(one).values()]
+    average_precision(detections, truth, num_labels=20)
+    after = [column for one in (detections, truth) for column in vars(one).values()]
     for was, now in zip(before, after, strict=True):
         np.testing.assert_array_equal(was, now)
 
 
 def test_half_a_million_detections_take_a_few_seconds_at_most() -> None:
-    found, truth = scene(4_952, 100)
+    detections, truth = scene(4_952, 100)
     start = time.perf_counter()
-    scores = average_precision(found, truth, num_labels=20)
+    scores = average_precision(detections, truth, num_labels=20)
     assert time.perf_counter() - start < 5
     assert scores.num_detections.sum() == 495_200

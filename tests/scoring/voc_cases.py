@@ -27,10 +27,10 @@ def score(
 
 def columns(detections: Sequence[Detection]) -> Detections:
     return Detections(
-        np.array([one[0] for one in detections], np.int64),
-        np.array([one[1] for one in detections], np.int64),
-        np.array([one[2] for one in detections], np.float64),
-        np.array([one[3] for one in detections], np.float64).reshape(-1, 4),
+        np.array([detection[0] for detection in detections], np.int64),
+        np.array([detection[1] for detection in detections], np.int64),
+        np.array([detection[2] for detection in detections], np.float64),
+        np.array([detection[3] for detection in detections], np.float64).reshape(-1, 4),
     )
 
 

@@ -59,4 +59,8 @@ def test_the_published_results_have_present_names() -> None:
     settings = [json.loads(line)["settings"] for line in lines]
     for name in RENAMED_SETTINGS:
         section, _, key = name.rpartition(".")
-        assert not [one for one in settings if key in (one.get(section, {}) if section else one)]
+        assert not [
+            setting
+            for setting in settings
+            if key in (setting.get(section, {}) if section else setting)
+        ]

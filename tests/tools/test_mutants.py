@@ -134,8 +134,8 @@ def test_all_committed_mutants_fit_the_source() -> None:
     tool: dict[str, Any] = runpy.run_path(str(TOOL))
     mutants = tool["read_mutants"](ROOT / "tools" / "mutants")
     assert len(mutants) > 0
-    assert tool["outdated"](mutants, ROOT) == []
-    assert len({(one.file, one.old, one.new) for one in mutants}) == len(mutants)
+    assert tool["find_outdated"](mutants, ROOT) == []
+    assert len({(mutant.file, mutant.old, mutant.new) for mutant in mutants}) == len(mutants)
 
 
 def test_no_committed_mutant_uses_an_undefined_name(tmp_path: Path) -> None:

@@ -55,13 +55,13 @@ def test_photographs_are_paired_by_their_bytes(
     assert ended.returncode == 0, ended.stderr
     names = ("all", "original", "relabelled")
     read = {name: json.loads((out / f"instances_{name}.json").read_text()) for name in names}
-    found = {name: [each["file_name"] for each in read[name]["images"]] for name in names}
-    assert found == {"all": ["a.jpg", "b.jpg"], "original": ["b.jpg"], "relabelled": ["b.jpg"]}
-    assert {each["id"] for each in read["original"]["images"]} == {2}  # the same as in "all"
-    labels = {each["id"]: each["name"] for each in read["relabelled"]["categories"]}
+    listed = {name: [image["file_name"] for image in read[name]["images"]] for name in names}
+    assert listed == {"all": ["a.jpg", "b.jpg"], "original": ["b.jpg"], "relabelled": ["b.jpg"]}
+    assert {image["id"] for image in read["original"]["images"]} == {2}  # the same as in "all"
+    labels = {category["id"]: category["name"] for category in read["relabelled"]["categories"]}
     boxes = [(labels[e["category_id"]], e["bbox"]) for e in read["relabelled"]["annotations"]]
     assert boxes == [("RBC", [24, 12, 16, 24]), ("WBC", [0, 0, 16, 12]), ("RBC", [52, 30, 8, 12])]
-    assert [each["bbox"] for each in read["original"]["annotations"]] == [
+    assert [annotation["bbox"] for annotation in read["original"]["annotations"]] == [
         [10, 5, 20, 20],
         [0, 0, 8, 8],
     ]

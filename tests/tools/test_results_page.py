@@ -176,10 +176,10 @@ def test_lines_are_added_once_and_without_places(tmp_path: Path) -> None:
     source, target = tmp_path / "results.jsonl", tmp_path / "voc320.jsonl"
     append_result(source, placed)
     append_result(source, msgspec.structs.replace(other, error="no", scores={}))
-    assert tool["added"]([source], target) == (1, 1)
+    assert tool["add_lines"]([source], target) == (1, 1)
     shutil.copy(target, tmp_path / "before.jsonl")
     append_result(source, other)
-    assert tool["added"]([source], target) == (1, 2)
+    assert tool["add_lines"]([source], target) == (1, 2)
     assert target.read_bytes().startswith((tmp_path / "before.jsonl").read_bytes())
     stored = read_results(target).results
     assert [each.cell for each in stored] == [one.cell, other.cell]

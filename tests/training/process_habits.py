@@ -52,7 +52,7 @@ def exchange() -> None:
         gradients = [torch.full(shape, 1.0 + RANK) for shape in ((2,), (), (2, 2), (1,))]
         gradients.append(torch.full((2,), 0.5, dtype=torch.float64))
         both.sum_gradients(gradients)
-        assert all(bool((one == 3).all()) for one in gradients[:4])
+        assert all(bool((gradient == 3).all()) for gradient in gradients[:4])
         assert gradients[4].tolist() == [1, 1]
         assert both.any(RANK == 1)
         assert not both.any(False)
@@ -123,20 +123,20 @@ def stop_for_one() -> None:
 
 
 def score() -> None:
-    """Process 0 scores every pass while the others wait, and all end when it has written."""
+    """Process 0 scores every epoch while the others wait, and all end when it has written."""
     settings = replace(BASELINE, epochs=2, keep_best=True)
-    heard: list[str] = []
+    messages: list[str] = []
     run = train(
         NOISY,
         FOLDER / "scored",
         settings,
         val=[f"{FOLDER / 'toys'}:val"],
-        log=lambda line: heard.extend(line),
+        log=lambda line: messages.extend(line),
     )
     assert run.is_finished
     assert run.summary()["best_step"] in (3, 6)
-    assert ("summary" in heard) == (RANK == 0)
-    assert (heard == []) == (RANK == 1)
+    assert ("summary" in messages) == (RANK == 0)
+    assert (messages == []) == (RANK == 1)
 
 
 def blow_up() -> None:

@@ -52,13 +52,15 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise RuntimeError(f"{name}: operation not permitted when stream is capturing")
         if name == "aten::equal":  # how the CPU alone stops early; a device runs all rounds
             return False
-        for written in _written(func, args, kwargs):
+        for written in _list_written(func, args, kwargs):
             self._keep(written)
         result = func(*args, **kwargs)
-        args, kwargs = tree_map(_detached, (args, kwargs))
-        known = {_storage(one) for one in _tensors((args, kwargs))}
-        outputs: list[Any] = [_detached(one) for one in tree_flatten(result)[0]]
-        is_new = [isinstance(one, Tensor) and _storage(one) not in known for one in outputs]
+        args, kwargs = tree_map(_detach, (args, kwargs))
+        known = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+        outputs: list[Any] = [_detach(one) for one in tree_flatten(result)[0]]
+        is_new = [
+            isinstance(output, Tensor) and _storage(output) not in known for output in outputs
+        ]
         self.made |= {_storage(one): one for one, new in zip(outputs, is_new, strict=True) if new}
 
         def repeat() -> None:
@@ -112,11 +114,15 @@ class _Stream:
         """Everything is in order on the CPU."""
 
 
-def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+def _list_written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """The arguments that an operation changes."""
-    given = zip(func._schema.arguments, args, strict=False)
-    named = [(one, kwargs[one.name]) for one in func._schema.arguments if one.name in kwargs]
-    pairs = [*given, *named]
+    argument_pairs = zip(func._schema.arguments, args, strict=False)
+    named = [
+        (argument, kwargs[argument.name])
+        for argument in func._schema.arguments
+        if argument.name in kwargs
+    ]
+    pairs = [*argument_pairs, *named]
     changed = [value for one, value in pairs if one.alias_info and one.alias_info.is_write]
     return _tensors(changed)
 
@@ -125,7 +131,7 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [one for one in tree_flatten(tree)[0] if isinstance(one, Tensor)]
 
 
-def _detached(value: Any) -> Any:
+def _detach(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 

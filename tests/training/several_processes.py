@@ -83,7 +83,7 @@ CASES = {
 
 
 def noisy_toys(folder: Path) -> None:
-    """Draw fifteen images, of which three are left over in every pass, and spoil them."""
+    """Draw fifteen images, of which three are left over in every epoch, and add noise."""
     boxmend.synthesize(folder / "toys", images=18, seed=4)
     dataset = boxmend.load(f"{folder / 'toys'}:train")
     noise = boxmend.NoiseSettings(labels="symmetric:0.4", boxes="uniform:0.3", seed=1)
@@ -102,13 +102,13 @@ def in_double() -> Iterator[None]:
     def images(*arguments: Tensor) -> Tensor:
         return normalise(*arguments).double()
 
-    def aligned(level: Tensor, rois: Tensor, **options: Any) -> Any:
+    def align(level: Tensor, rois: Tensor, **options: Any) -> Any:
         return roi_align(level, rois.to(level.dtype), **options)
 
     with (
         patch("boxmend.training.train.make_detector", network),
         patch("boxmend.detector.faster_rcnn.normalise", images),
-        patch("boxmend.detector.pooling.roi_align", aligned),
+        patch("boxmend.detector.pooling.roi_align", align),
     ):
         yield
 
@@ -117,11 +117,11 @@ def in_double() -> Iterator[None]:
 def after_each_step(do: Callable[[Training], None]) -> Iterator[None]:
     step = Training.train_on
 
-    def watched(training: Training, batch: Batch) -> None:
+    def watch(training: Training, batch: Batch) -> None:
         step(training, batch)
         do(training)
 
-    with patch.object(Training, "train_on", watched):
+    with patch.object(Training, "train_on", watch):
         yield
 
 
@@ -171,13 +171,13 @@ def together(
         for environment in environments(number)
     ]
     try:
-        told = [process.communicate(timeout=300) for process in started]
+        outputs = [process.communicate(timeout=300) for process in started]
     finally:
         for process in started:
             process.kill()
     return [
         subprocess.CompletedProcess(process.args, process.returncode, *texts)
-        for process, texts in zip(started, told, strict=True)
+        for process, texts in zip(started, outputs, strict=True)
     ]
 
 

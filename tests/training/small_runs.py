@@ -91,16 +91,16 @@ def trained(
     dataset: Dataset, out: Path, *, resume: bool = False, **changes: Any
 ) -> tuple[Run, list[dict[str, Any]]]:
     """Train with QUICK settings except some; return the run and all lines of the log."""
-    told: list[dict[str, Any]] = []
+    log: list[dict[str, Any]] = []
     settings = replace(QUICK, **changes)
-    return train(dataset, out, settings, resume=resume, log=told.append), told
+    return train(dataset, out, settings, resume=resume, log=log.append), log
 
 
 def ids_in_ledger(run: Run, epoch: int) -> list[int]:
     """The annotations that were visited in an epoch, sorted."""
     table = ledger.read(run.path, ["epoch", "annotation_id"])
-    found: list[int] = table.filter(table["epoch"].to_numpy() == epoch)["annotation_id"].to_pylist()
-    return sorted(found)
+    rows: list[int] = table.filter(table["epoch"].to_numpy() == epoch)["annotation_id"].to_pylist()
+    return sorted(rows)
 
 
 def ensure_sound(run: Run) -> None:
@@ -108,7 +108,9 @@ def ensure_sound(run: Run) -> None:
     from safetensors.torch import load_file
 
     assert run.is_finished
-    figures = [value for line in run.metrics() for name, value in line.items() if _is_loss(name)]
+    figures = [
+        value for line in run.read_metrics() for name, value in line.items() if _is_loss(name)
+    ]
     assert figures
     assert np.isfinite(np.array(figures, np.float64)).all()  # a null would be NaN
     assert all(one.isfinite().all() for one in load_file(run.path / "model.safetensors").values())

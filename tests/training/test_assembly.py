@@ -19,7 +19,7 @@ ALONE = Processes(torch.device("cpu"))
 BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 2, 3)]
 
 
-def made(settings: TrainSettings, tmp_path: Path) -> Training:
+def make_training_of(settings: TrainSettings, tmp_path: Path) -> Training:
     settings = resolve_settings(settings)
     data = drawn(tmp_path / "data", BOXES)
     (tmp_path / "run").mkdir()
@@ -43,14 +43,14 @@ def test_without_a_preset_the_detector_has_its_own_numbers_and_the_settings_tell
     numbers = make_detector(settings, 2).numbers
     assert (numbers.pre_nms_training, numbers.post_nms_training) == (2000, 2000)
     assert (numbers.roi_samples, numbers.box_loss, numbers.rpn_low_quality) == (64, "smooth_l1", 0)
-    told = fill_detector_numbers(settings, numbers)
-    assert (told.pre_nms, told.proposals, told.rois) == (2000, 2000, 64)
-    assert make_detector(told, 2).numbers == numbers
+    filled = fill_detector_numbers(settings, numbers)
+    assert (filled.pre_nms, filled.proposals, filled.rois) == (2000, 2000, 64)
+    assert make_detector(filled, 2).numbers == numbers
 
 
 def test_settings_and_rates_reach_mend(tmp_path: Path) -> None:
     settings = replace(QUICK, mend=MendSettings(vote_min_iou=0.2), label_noise=0.1, box_noise=0.0)
-    method = made(settings, tmp_path).method
+    method = make_training_of(settings, tmp_path).method
     assert isinstance(method, Mend)
     assert method.settings == MendSettings(vote_min_iou=0.2)
     assert method.rates == Rates(label=0.1, box=0.0)
@@ -60,21 +60,21 @@ def test_settings_and_rates_reach_mend(tmp_path: Path) -> None:
 def test_settings_and_rates_reach_the_published_method(tmp_path: Path, name: str) -> None:
     published = PublishedSettings(queue_length=32)
     settings = replace(QUICK, method=name, preset="paper", published=published, label_noise=0.2)
-    method = made(settings, tmp_path).method
+    method = make_training_of(settings, tmp_path).method
     assert isinstance(method, PaperMethod)
     assert method.queue.shape == (32,)
     assert method.constants.acceptance == pytest.approx(0.8)
 
 
 def test_an_average_is_kept_only_where_it_is_wanted(tmp_path: Path) -> None:
-    mend = made(QUICK, tmp_path / "a")
+    mend = make_training_of(QUICK, tmp_path / "a")
     assert mend.teacher is not mend.detector
-    baseline = made(replace(QUICK, method="baseline"), tmp_path / "b")
+    baseline = make_training_of(replace(QUICK, method="baseline"), tmp_path / "b")
     assert baseline.teacher is baseline.detector
 
 
 def test_the_steps_of_warm_up_are_counted_down(tmp_path: Path) -> None:
-    training = made(replace(QUICK, warm_up=0.3), tmp_path)  # of 4 steps: 1.2, so two
+    training = make_training_of(replace(QUICK, warm_up=0.3), tmp_path)  # of 4 steps: 1.2, so two
     seen = []
     for step in range(4):
         training.step = step

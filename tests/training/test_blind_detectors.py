@@ -21,14 +21,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 BOXES = [(row, (10.0, 10.0, 60.0, 60.0)) for row in range(4)]
 
 
-def made(folder: Path, boxes: list[Any] = BOXES) -> Training:
+def make_small_training(folder: Path, boxes: list[Any] = BOXES) -> Training:
     settings = resolve_settings(replace(QUICK, method="baseline", batch_size=4))
     detector = make_detector(settings, 3)
     data, alone = drawn(folder / "data", boxes), Processes(torch.device("cpu"))
     return make_training(settings, data, detector, alone, TrainingOutput(folder / "run"))[0]
 
 
-def blinded(training: Training) -> None:
+def make_blind(training: Training) -> None:
     """Make the second stage predict only background, with dead features."""
     predictor = training.detector.network.roi_heads.box_predictor
     with torch.no_grad():
@@ -37,11 +37,11 @@ def blinded(training: Training) -> None:
 
 
 def test_a_network_that_predicts_only_background_detects_nothing(tmp_path: Path) -> None:
-    training = made(tmp_path)
+    training = make_small_training(tmp_path)
     (batch,) = training.loader.in_order(4)
     network = training.detector.network.train()
     assert not detects_nothing(training.detector, batch, torch.float32)
-    blinded(training)
+    make_blind(training)
     assert detects_nothing(training.detector, batch, torch.float32)
     assert detects_nothing(training.detector, batch, torch.bfloat16)
     assert network.training  # as it was
@@ -51,22 +51,22 @@ def test_a_network_that_predicts_only_background_detects_nothing(tmp_path: Path)
 def test_a_single_detection_is_enough_to_see(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = made(tmp_path)
+    training = make_small_training(tmp_path)
     (batch,) = training.loader.in_order(4)
     nothing = torch.zeros(4, 3)
     is_detection = nothing.bool()
     is_detection[2, :number] = True
     settled = torch.zeros(4, dtype=torch.bool)
     boxes = torch.zeros(4, 3, 4)
-    found = PaddedDetections(boxes, nothing, nothing.long(), is_detection, settled)
-    monkeypatch.setattr(training.detector, "detect", lambda *_: found)
+    detections = PaddedDetections(boxes, nothing, nothing.long(), is_detection, settled)
+    monkeypatch.setattr(training.detector, "detect", lambda *_: detections)
     assert detects_nothing(training.detector, batch, torch.float32) == (number == 0)
 
 
-def test_images_without_objects_make_nobody_blind(tmp_path: Path) -> None:
-    training = made(tmp_path, [])
+def test_images_without_objects_give_no_warning(tmp_path: Path) -> None:
+    training = make_small_training(tmp_path, [])
     (batch,) = training.loader.in_order(4)
-    blinded(training)
+    make_blind(training)
     assert not detects_nothing(training.detector, batch, torch.float32)
 
 
@@ -83,11 +83,11 @@ def test_a_detector_that_detects_nothing_is_reported_from_a_quarter_of_the_epoch
 ) -> None:
     monkeypatch.setattr("boxmend.training.loop.detects_nothing", lambda *given: True)
     monkeypatch.setattr("boxmend.training.loop.BLINDNESS_CHECK_STEPS", steps)
-    found = notes(tmp_path, 8)
-    assert [note.split(" the ")[0] for note in found] == [
+    result = notes(tmp_path, 8)
+    assert [note.split(" the ")[0] for note in result] == [
         f"after epoch {number}" for number in range(first, 9)
     ]
-    assert "a lower --optimisation.lr than 0.001" in found[0]
+    assert "a lower --optimisation.lr than 0.001" in result[0]
 
 
 @pytest.mark.parametrize("is_short", [True, False])

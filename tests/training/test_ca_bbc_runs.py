@@ -51,7 +51,7 @@ def test_boxes_stay_in_warm_up_and_step_by_a_tenth_at_most_after_it(
     sides = np.tile(noisy[:, 2:] - noisy[:, :2], 2)
     shares = np.abs(matched - noisy) / sides
     assert 0 < shares.max() <= 0.1 + 1e-5
-    steps = [line["box_step"] for line in run.metrics() if "box_step" in line]
+    steps = [line["box_step"] for line in run.read_metrics() if "box_step" in line]
     assert steps[0] == 0
     assert steps[-1] > 0
     names = set(load_file(run.path / "model.safetensors"))

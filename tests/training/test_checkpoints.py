@@ -20,17 +20,17 @@ def state_of(network: nn.Module) -> dict[str, Any]:
     weights = network.state_dict()
     state: dict[str, Any] = {"step": 7, "epochs_done": 1, "best": None, "network": weights}
     state |= {"average": weights, "optimizer": {}, "method": {}, "ledger": {"num_rows": 3}}
-    return state | {"format": checkpoint.FORMAT}
+    return state | {"format": checkpoint.FORMAT_VERSION}
 
 
 def test_a_checkpoint_exists_only_between_saving_and_removing(tmp_path: Path) -> None:
     network = nn.Linear(2, 3)
     assert checkpoint.load(tmp_path, CPU, network, ()) is None
     checkpoint.save(tmp_path, state_of(network))
-    found = checkpoint.load(tmp_path, CPU, nn.Linear(2, 3), ())
-    assert found is not None
-    assert (found["step"], found["ledger"]) == (7, {"num_rows": 3})
-    assert found["network"]["weight"].equal(network.weight)
+    state = checkpoint.load(tmp_path, CPU, nn.Linear(2, 3), ())
+    assert state is not None
+    assert (state["step"], state["ledger"]) == (7, {"num_rows": 3})
+    assert state["network"]["weight"].equal(network.weight)
     checkpoint.remove(tmp_path)
     checkpoint.remove(tmp_path)  # twice does no harm
     assert checkpoint.load(tmp_path, CPU, network, ()) is None
@@ -51,7 +51,7 @@ def test_a_checkpoint_of_format_1_is_read_with_the_present_names(tmp_path: Path)
 
 def test_a_checkpoint_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
     network = nn.Linear(2, 3)
-    checkpoint.save(tmp_path, state_of(network) | {"format": checkpoint.FORMAT + 1})
+    checkpoint.save(tmp_path, state_of(network) | {"format": checkpoint.FORMAT_VERSION + 1})
     with pytest.raises(DataError, match="its format is 3, and this version of boxmend reads 2"):
         checkpoint.load(tmp_path, CPU, network, ())
 
@@ -119,9 +119,9 @@ def test_any_damage_is_a_data_error_or_harmless(tmp_path: Path) -> None:
             spoilt[place : place + 1] = rng.bytes(1)
         path.write_bytes(spoilt)
         with suppress(DataError):
-            found = checkpoint.load(tmp_path, CPU, network, ())
-            assert found is not None
-            assert found["network"].keys() == {"weight", "bias"}
+            state = checkpoint.load(tmp_path, CPU, network, ())
+            assert state is not None
+            assert state["network"].keys() == {"weight", "bias"}
             continue
         num_refused += 1
     assert num_refused > 100  # the files that were cut short, at the least
@@ -130,8 +130,8 @@ def test_any_damage_is_a_data_error_or_harmless(tmp_path: Path) -> None:
 def test_torch_alone_loads_a_checkpoint(tmp_path: Path) -> None:
     network = nn.Linear(2, 3)
     checkpoint.save(tmp_path, state_of(network))
-    found = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
-    assert found["network"]["weight"].equal(network.weight)
+    state = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    assert state["network"]["weight"].equal(network.weight)
 
 
 def test_a_checkpoint_of_an_earlier_version_is_read_with_a_note(
@@ -139,10 +139,10 @@ def test_a_checkpoint_of_an_earlier_version_is_read_with_a_note(
 ) -> None:
     network = nn.Linear(2, 3)
     torch.save(state_of(network), tmp_path / checkpoint.FILE)
-    found = checkpoint.load(tmp_path, CPU, network, ())
-    assert found is not None
-    assert found["network"]["weight"].equal(network.weight)
-    assert ["has no digest" in one.getMessage() for one in caplog.records] == [True]
+    state = checkpoint.load(tmp_path, CPU, network, ())
+    assert state is not None
+    assert state["network"]["weight"].equal(network.weight)
+    assert ["has no digest" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_another_weight_is_noticed(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ def test_a_figure_that_begins_after_warm_up_is_averaged_over_the_steps_that_have
     tmp_path: Path,
 ) -> None:
     dataset = drawn(tmp_path / "images", [(row, (10.0, 10.0, 60.0, 50.0)) for row in range(4)])
-    run, told = trained(
+    run, log = trained(
         *(dataset, tmp_path / "run"), method="lr", label_noise=0.4, epochs=2, warm_up=0.25
     )
     ensure_sound(run)  # a line for each step: the first of four has no threshold
-    assert ["threshold" in line for line in told if "loss" in line] == [False, True, True, True]
+    assert ["threshold" in line for line in log if "loss" in line] == [False, True, True, True]
 
-    run, told = trained(
+    run, log = trained(
         *(dataset, tmp_path / "other"),
         method="lr",
         label_noise=0.4,
@@ -23,5 +23,5 @@ def test_a_figure_that_begins_after_warm_up_is_averaged_over_the_steps_that_have
         warm_up=0.25,
         log_every=100,
     )
-    ensure_sound(run)  # a line for each pass: of two steps in the first one has a threshold
-    assert ["threshold" in line for line in told if "loss" in line] == [True, True]
+    ensure_sound(run)  # a line for each epoch: of two steps in the first one has a threshold
+    assert ["threshold" in line for line in log if "loss" in line] == [True, True]

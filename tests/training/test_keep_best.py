@@ -80,7 +80,7 @@ def test_the_best_epoch_is_kept(
     monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(*areas))
     run = train(data, tmp_path / "run", THREE, val=data)
     assert run.summary()["best_step"] == best_step
-    lines = [line for line in run.metrics() if "val_voc_ap50_area" in line]
+    lines = [line for line in run.read_metrics() if "val_voc_ap50_area" in line]
     told = [math.nan if area is None else area for area in (x["val_voc_ap50_area"] for x in lines)]
     assert told == pytest.approx(list(areas), nan_ok=True)
     assert [line["step"] for line in lines] == [2, 4, 6]
@@ -102,7 +102,7 @@ def test_the_weights_are_those_of_the_best_epoch(
 def test_scoring_changes_nothing_about_the_training(data: Dataset, tmp_path: Path) -> None:
     plain = train(data, tmp_path / "a", replace(THREE, keep_best=False))
     scored = train(data, tmp_path / "b", THREE, val=data)
-    losses = [[x["loss"] for x in run.metrics() if "loss" in x] for run in (plain, scored)]
+    losses = [[x["loss"] for x in run.read_metrics() if "loss" in x] for run in (plain, scored)]
     assert losses[0] == losses[1]
     assert 0 <= scored.summary()["val"]["voc_ap50_area"] <= 1
 
@@ -140,7 +140,7 @@ def test_a_kill_while_the_best_epoch_is_saved_loses_nothing(
     assert run.summary() == {**run.summary(), "best_step": 4}
     one, other = (load_file(path / "model.safetensors") for path in (whole, out))
     assert all(torch.equal(one[key], other[key]) for key in one)
-    steps = [line["step"] for line in run.metrics() if "val_voc_ap50_area" in line]
+    steps = [line["step"] for line in run.read_metrics() if "val_voc_ap50_area" in line]
     assert steps == [2, 4, 6]
 
 

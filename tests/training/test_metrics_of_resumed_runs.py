@@ -69,7 +69,8 @@ def dataset(tmp_path: Path) -> Dataset:
 
 def untimed(run: Run) -> list[dict[str, Any]]:
     return [
-        {name: value for name, value in line.items() if name not in TIMES} for line in run.metrics()
+        {name: value for name, value in line.items() if name not in TIMES}
+        for line in run.read_metrics()
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from boxmend.data.dataset import Dataset
+from boxmend.methods import mend
 from boxmend.methods.noise_estimator import ESTIMATOR
 from boxmend.methods.table import BoxFeatures
 from boxmend.runs.settings import MendSettings, resolve_settings
@@ -36,27 +37,27 @@ def dataset(tmp_path: Path) -> Dataset:
 
 @pytest.fixture
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look is taken at a handful of annotations."""
-    monkeypatch.setattr("boxmend.methods.mend.MIN_PRESCREEN_ANNOTATIONS", 5)
+    """Let the prescreen accept a handful of annotations."""
+    monkeypatch.setattr(mend, "MEND", replace(mend.MEND, min_prescreen_annotations=5))
 
 
-def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> BoxFeatures:
+def looked_at(dataset: Dataset, seed: int = 0, messages: list[str] | None = None) -> BoxFeatures:
     settings = resolve_settings(replace(QUICK, seed=seed))
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
     detector = make_detector(replace(settings, seed=0), len(dataset.label_names))
     return describe_annotations(
-        detector, loader, dataset, seed, (told if told is not None else []).append
+        detector, loader, dataset, seed, (messages if messages is not None else []).append
     )
 
 
 def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
     dataset.is_difficult[4] = True
-    found = looked_at(dataset)
-    assert found.rows.tolist() == [0, 1, 2, 3, 5]
-    assert found.labels.tolist() == dataset.labels[found.rows.numpy()].tolist()
-    assert found.features.shape == (5, 96)
-    assert found.features.dtype == torch.float16
-    assert found.features.isfinite().all()
+    features = looked_at(dataset)
+    assert features.rows.tolist() == [0, 1, 2, 3, 5]
+    assert features.labels.tolist() == dataset.labels[features.rows.numpy()].tolist()
+    assert features.features.shape == (5, 96)
+    assert features.features.dtype == torch.float16
+    assert features.features.isfinite().all()
 
 
 @pytest.mark.parametrize("is_training", [True, False])
@@ -76,9 +77,9 @@ def test_the_network_rests_and_is_left_in_the_mode_it_was_in(
 
 
 def test_annotations_of_an_image_are_in_one_fold(dataset: Dataset) -> None:
-    found = looked_at(dataset)
-    assert found.folds[found.rows == 3] == found.folds[found.rows == 5]
-    assert len(set(found.folds.tolist())) == 4  # as many as there are images
+    features = looked_at(dataset)
+    assert features.folds[features.rows == 3] == features.folds[features.rows == 5]
+    assert len(set(features.folds.tolist())) == 4  # as many as there are images
 
 
 def test_a_single_image_is_not_split(tmp_path: Path) -> None:
@@ -95,8 +96,8 @@ def test_the_seed_deals_the_images(dataset: Dataset) -> None:
 
 
 def test_without_annotations_there_is_nothing_to_describe(tmp_path: Path) -> None:
-    found = looked_at(drawn(tmp_path / "data", []))
-    assert [len(column) for column in found] == [0] * 4
+    features = looked_at(drawn(tmp_path / "data", []))
+    assert [len(column) for column in features] == [0] * 4
 
 
 def test_any_output_of_a_network_is_stored_as_numbers(
@@ -111,22 +112,22 @@ def test_any_output_of_a_network_is_stored_as_numbers(
 
 def test_it_tells_how_far_it_is(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boxmend.training.prescreen.NOTE_INTERVAL_SECONDS", -1.0)
-    told: list[str] = []
-    looked_at(dataset, told=told)
-    assert told == ["prescreen: 4 of 4 images"]
+    messages: list[str] = []
+    looked_at(dataset, messages=messages)
+    assert messages == ["prescreen: 4 of 4 images"]
 
 
-def notes(told: list[dict[str, Any]]) -> list[str]:
-    return [line["note"] for line in told if "note" in line]
+def notes(log: list[dict[str, Any]]) -> list[str]:
+    return [line["note"] for line in log if "note" in line]
 
 
 @pytest.mark.usefixtures("few_are_enough")
 def test_an_uninformative_prescreen_is_reported_and_training_continues(
     dataset: Dataset, tmp_path: Path
 ) -> None:
-    run, told = trained(dataset, tmp_path / "run", method="mend")
+    run, log = trained(dataset, tmp_path / "run", method="mend")
     assert run.is_finished
-    assert any("judged during training only" in text for text in notes(told))
+    assert any("judged during training only" in text for text in notes(log))
 
 
 @pytest.mark.usefixtures("few_are_enough")
@@ -136,8 +137,8 @@ def test_an_uninformative_prescreen_is_reported_and_training_continues(
 def test_without_a_prescreen_no_features_are_computed(
     changes: dict[str, Any], dataset: Dataset, tmp_path: Path
 ) -> None:
-    _, told = trained(dataset, tmp_path / "run", **({"method": "mend"} | changes))
-    assert not any("prescreen" in text for text in notes(told))
+    _, log = trained(dataset, tmp_path / "run", **({"method": "mend"} | changes))
+    assert not any("prescreen" in text for text in notes(log))
 
 
 def informative(tmp_path: Path) -> Dataset:
@@ -178,14 +179,14 @@ def test_the_prescreen_is_reported_trained_on_and_resumed(
         "epochs": 1,
         "batch_size": 20,
     }
-    whole, told = trained(dataset, tmp_path / "whole", **changes)
-    said = [text for text in notes(told) if "of the labels seem wrong" in text]
+    whole, log = trained(dataset, tmp_path / "whole", **changes)
+    said = [text for text in notes(log) if "of the labels seem wrong" in text]
     assert len(said) == 1
     estimate = float(said[0].split(" ")[1].rstrip("%"))
     assert 12 < estimate < 28
 
-    _, told = trained(dataset, tmp_path / "told", label_noise=0.2, **changes)
-    assert notes(told) == ["prescreening the annotations before training"]
+    _, log = trained(dataset, tmp_path / "known", label_noise=0.2, **changes)
+    assert notes(log) == ["prescreening the annotations before training"]
 
     def stop(line: dict[str, Any]) -> None:
         if line.get("step") == 1:
@@ -196,10 +197,10 @@ def test_the_prescreen_is_reported_trained_on_and_resumed(
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=False)
     prior = state["method"]["prior"]
     assert prior.shape == (len(dataset.labels) + 1, 3)
-    again, told = trained(dataset, tmp_path / "run", resume=True, **changes)
-    assert not any("prescreen" in text for text in notes(told))
+    again, log = trained(dataset, tmp_path / "run", resume=True, **changes)
+    assert not any("prescreen" in text for text in notes(log))
     lines = [
-        [line for line in one.metrics() if "label_noise" in line][-1] for one in (whole, again)
+        [line for line in one.read_metrics() if "label_noise" in line][-1] for one in (whole, again)
     ]
     assert lines[0]["label_noise"] == lines[1]["label_noise"]
 

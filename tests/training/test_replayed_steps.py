@@ -60,7 +60,9 @@ def sums(batch: Batch) -> Tensor:
     """The sum of every tensor of a batch, each image with a weight of its own; [11]."""
     weights = torch.arange(1, len(batch.images) + 1, dtype=torch.float64)
     fields = [one for one in (*batch, *batch.frame) if isinstance(one, Tensor)]
-    return torch.stack([one.double().reshape(len(one), -1).sum(1) @ weights for one in fields])
+    return torch.stack(
+        [field.double().reshape(len(field), -1).sum(1) @ weights for field in fields]
+    )
 
 
 class Computing:
@@ -74,30 +76,30 @@ class Computing:
 
     def compute(self, batch: Batch) -> dict[str, Tensor]:
         self.num_calls += 1
-        found = sums(batch)
-        self.memory.mul_(0.5).add_(found)
+        result = sums(batch)
+        self.memory.mul_(0.5).add_(result)
         drawn = [
             self.random_numbers.draw(torch.Size((2, 3))),
             self.random_numbers.draw(torch.Size((2, 2))),
         ]
-        return {"sums": found, "memory": self.memory + 0, "drawn": torch.cat(drawn, dim=1)}
+        return {"sums": result, "memory": self.memory + 0, "drawn": torch.cat(drawn, dim=1)}
 
     def eager(self, batch: Batch, seed: int) -> dict[str, Tensor]:
         self.random_numbers.start(seed)
         return self.compute(batch)
 
 
-def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert found.keys() == expected.keys()
+def assert_equal(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        assert torch.equal(found[name], value), name
+        assert torch.equal(actual[name], value), name
 
 
 def test_replays_see_every_field_of_the_batch_the_seed_and_the_memory(graphs: list[Graph]) -> None:
     replayed, eager = Computing(), Computing()
     for number in range(1, 7):
-        found = replayed.replay(batch_of(number), "phase", seed=number)
-        assert_equal(found, eager.eager(batch_of(number), seed=number))
+        result = replayed.replay(batch_of(number), "phase", seed=number)
+        assert_equal(result, eager.eager(batch_of(number), seed=number))
     assert replayed.num_calls == 2  # once as it is, once recorded
     assert [graph.num_replays for graph in graphs] == [5]
 
@@ -119,29 +121,29 @@ def test_a_new_phase_is_computed_and_recorded_anew(graphs: list[Graph]) -> None:
     def compute(batch: Batch) -> Tensor:
         return factor * batch.boxes.sum() + keys.draw(torch.Size((2, 3))).sum()
 
-    replay, found, expected = Replay(compute, keys, pytest.fail), [], []
+    replay, result, expected = Replay(compute, keys, pytest.fail), [], []
     for number, phase in enumerate("aaabbba"):
         factor = {"a": 1.0, "b": 10.0}[phase]  # a Python number, which a recording keeps
-        found.append(float(replay(batch_of(number), phase, seed=number)))
+        result.append(float(replay(batch_of(number), phase, seed=number)))
         fresh = RandomNumbers(ALONE)
         fresh.start(number)
         drawn = fresh.draw(torch.Size((2, 3))).sum()
         expected.append(float(factor * batch_of(number).boxes.sum() + drawn))
-    assert found == expected
+    assert result == expected
     assert [graph.num_replays for graph in graphs] == [2, 2]
 
 
 def test_a_phase_may_draw_other_numbers_than_the_one_before(graphs: list[Graph]) -> None:
     keys = RandomNumbers(ALONE)
     shapes = [torch.Size((2, 3))]
-    replay = Replay(lambda batch: [keys.draw(one) for one in shapes], keys, pytest.fail)
+    replay = Replay(lambda batch: [keys.draw(shape) for shape in shapes], keys, pytest.fail)
     for number, phase in enumerate("aaabbb"):
         if phase == "b":
             shapes = [torch.Size((2, 5)), torch.Size((2, 1))]
-        found = [one.tolist() for one in replay(batch_of(1), phase, seed=number)]
+        listed = [one.tolist() for one in replay(batch_of(1), phase, seed=number)]
         fresh = RandomNumbers(ALONE)
         fresh.start(number)
-        assert found == [fresh.draw(one).tolist() for one in shapes]
+        assert listed == [fresh.draw(shape).tolist() for shape in shapes]
 
 
 @pytest.mark.parametrize("images", [1, 3])
@@ -164,11 +166,11 @@ def test_what_cannot_be_recorded_is_computed_and_noted_once(graphs: list[Graph])
     keys = RandomNumbers(ALONE)
     replay = Replay(compute, keys, notes.append)
     for number in range(4):
-        found = replay(batch_of(number), "phase", seed=number)
+        result = replay(batch_of(number), "phase", seed=number)
         fresh = RandomNumbers(ALONE)
         fresh.start(number)
         expected = batch_of(number).boxes.sum() + fresh.draw(torch.Size((2, 3))).sum()
-        assert found == pytest.approx(float(expected))
+        assert result == pytest.approx(float(expected))
     assert len(notes) == 1
     assert "they cannot be recorded as a CUDA graph" in notes[0]
     assert "operation not permitted" in notes[0]
@@ -189,7 +191,7 @@ def test_the_stand_in_changes_nothing_before_its_first_replay() -> None:
 
 
 def made_training(folder: Path, name: str) -> Training:
-    """A training of two passes of four steps, whose learning rate differs from step to step."""
+    """A training of two epochs of four steps, whose learning rate differs from step to step."""
     settings = replace(
         QUICK,
         method=name,
@@ -205,8 +207,8 @@ def made_training(folder: Path, name: str) -> Training:
     return training
 
 
-def trained(training: Training) -> list[dict[str, float]]:
-    """Train for all passes. Returns the figures of each step."""
+def train_steps(training: Training) -> list[dict[str, float]]:
+    """Train for all epochs. Returns the figures of each step."""
     figures = []
     for epoch in range(training.settings.epochs):
         training.method.begin_epoch(epoch, training.detector)
@@ -223,9 +225,9 @@ def test_a_training_by_replayed_steps_equals_a_computed_one(
 ) -> None:
     eager, replayed = (made_training(tmp_path / kind, name) for kind in ("eager", "replayed"))
     replayed.replay = Replay(replayed._compute, replayed.random_numbers, pytest.fail)
-    expected, found = trained(eager), trained(replayed)
-    assert sum(graph.num_replays for graph in graphs) >= 4  # of two passes of four steps
-    for one, other in zip(found, expected, strict=True):
+    expected, result = train_steps(eager), train_steps(replayed)
+    assert sum(graph.num_replays for graph in graphs) >= 4  # of two epochs of four steps
+    for one, other in zip(result, expected, strict=True):
         np.testing.assert_equal(one, other)
     for key, value in state_of(eager).items():
         assert_same(state_of(replayed)[key], value)
@@ -240,5 +242,5 @@ def state_of(training: Training) -> dict[str, Any]:
     }
 
 
-def assert_same(found: Any, expected: Any) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+def assert_same(actual: Any, expected: Any) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)

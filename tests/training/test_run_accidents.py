@@ -82,13 +82,13 @@ def parts_of(run: Path) -> dict[str, bytes]:
 def test_a_listener_that_raises_leaves_a_run_that_continues_to_the_same_end(
     data: Dataset, tmp_path: Path, at: int
 ) -> None:
-    whole, told = trained(data, tmp_path / "whole", checkpoint_every=1)
-    assert len(told) > at
-    heard: list[object] = []
+    whole, log = trained(data, tmp_path / "whole", checkpoint_every=1)
+    assert len(log) > at
+    records: list[object] = []
 
     def listen(line: dict[str, Any]) -> None:
-        heard.append(line)
-        if len(heard) > at:
+        records.append(line)
+        if len(records) > at:
             raise ZeroDivisionError
 
     settings = replace(QUICK, checkpoint_every=1)
@@ -98,8 +98,8 @@ def test_a_listener_that_raises_leaves_a_run_that_continues_to_the_same_end(
     one, other = (load_file(path / "model.safetensors") for path in (whole.path, run.path))
     assert all(torch.equal(one[key], other[key]) for key in one)
     assert parts_of(run.path) == parts_of(whole.path)
-    assert [x["loss"] for x in run.metrics() if "loss" in x] == [
-        x["loss"] for x in whole.metrics() if "loss" in x
+    assert [x["loss"] for x in run.read_metrics() if "loss" in x] == [
+        x["loss"] for x in whole.read_metrics() if "loss" in x
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_run_stopped_after_the_last_step_of_an_epoch_still_ends_that_epoch(
     with pytest.raises(Interrupted, match="step 2"):
         train(data, tmp_path / "run", QUICK, log=stop)
     run = train(data, tmp_path / "run", QUICK, resume=True)
-    rates = [[x["label_noise"] for x in one.metrics() if "tau" in x] for one in (whole, run)]
+    rates = [[x["label_noise"] for x in one.read_metrics() if "tau" in x] for one in (whole, run)]
     assert len(rates[0]) == 2
     assert rates[0] == rates[1]
 

@@ -64,7 +64,7 @@ def test_every_method_trains_and_leaves_a_whole_run(
     assert any(name.endswith("cls_score.bias") for name in names)
     assert not any(name.startswith("twin.") for name in names)
     assert 0 <= run.summary()["val"]["voc_ap50_area"] <= 1
-    assert all(np.isfinite(line["loss"]) for line in run.metrics() if "loss" in line)
+    assert all(np.isfinite(line["loss"]) for line in run.read_metrics() if "loss" in line)
     assert lines
 
 
@@ -140,7 +140,7 @@ def test_a_killed_run_resumes_to_the_same_weights_and_ledger(
     assert all(torch.equal(one[key], other[key]) for key in one)
     assert parts_of(whole) == parts_of(killed)
     assert runs.open_run(whole).summary() == runs.open_run(killed).summary()
-    steps = [line["step"] for line in runs.open_run(killed).metrics() if "loss" in line]
+    steps = [line["step"] for line in runs.open_run(killed).read_metrics() if "loss" in line]
     assert steps == sorted(set(steps))
 
 
@@ -160,7 +160,7 @@ def test_a_finished_run_is_not_overwritten(toys: Path, tmp_path: Path) -> None:
     for resume in (False, True):
         with pytest.raises(OutputError, match="finished"):
             train([f"{toys}:train"], tmp_path / "run", quick, resume=resume)
-        with pytest.raises(OutputError, match="finished"):  # before data and weights are looked at
+        with pytest.raises(OutputError, match="finished"):  # before data and weights are read
             train(["nowhere"], tmp_path / "run", replace(quick, weights="no.file"), resume=resume)
 
 

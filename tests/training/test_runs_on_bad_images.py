@@ -53,9 +53,9 @@ def with_one_spoilt(folder: Path, how: str) -> Dataset:
 @pytest.mark.parametrize("how", SPOILERS)
 def test_an_unreadable_image_is_named_and_left_out(how: str, tmp_path: Path) -> None:
     dataset = with_one_spoilt(tmp_path / "data", how)
-    run, told = trained(dataset, tmp_path / "run", method="baseline", batch_size=3)
+    run, log = trained(dataset, tmp_path / "run", method="baseline", batch_size=3)
     ensure_sound(run)
-    notes = [str(line["note"]) for line in told if "note" in line]
+    notes = [str(line["note"]) for line in log if "note" in line]
     assert len([note for note in notes if dataset.images.paths[1] in note]) == 1
     expected = [one for one in dataset.annotation_ids.tolist() if one not in OF_IMAGE_1]
     assert ids_in_ledger(run, 0) == ids_in_ledger(run, 1) == expected
@@ -96,7 +96,7 @@ def noise(width: int, height: int) -> Image.Image:
     return Image.fromarray(cells).resize((width, height))
 
 
-def turned() -> Image.Exif:
+def make_turned_exif() -> Image.Exif:
     """EXIF by which a viewer turns the image by a quarter."""
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -115,7 +115,7 @@ def stored_in_unusual_ways(folder: Path) -> list[str]:
     image.convert("1").save(folder / "bits.png")
     Image.fromarray(deep).save(folder / "deep.png")
     Image.fromarray(deep).save(folder / "deep.tiff")
-    image.save(folder / "turned.jpg", exif=turned())
+    image.save(folder / "turned.jpg", exif=make_turned_exif())
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -124,9 +124,9 @@ def test_images_of_every_mode_train(method: str, tmp_path: Path) -> None:
     names = stored_in_unusual_ways(tmp_path / "data")
     boxes = [(row, (20.0, 10.0 + row, 170.0, 120.0)) for row in range(len(names))]
     dataset = with_files(tmp_path / "data", names, boxes)
-    run, told = trained(dataset, tmp_path / "run", method=method, batch_size=4)
+    run, log = trained(dataset, tmp_path / "run", method=method, batch_size=4)
     ensure_sound(run)
-    assert [line for line in told if "note" in line] == []
+    assert [line for line in log if "note" in line] == []
     assert ids_in_ledger(run, 0) == ids_in_ledger(run, 1) == dataset.annotation_ids.tolist()
 
 
@@ -138,7 +138,7 @@ def test_boxes_on_an_image_turned_by_exif_come_back_as_annotated(
     (tmp_path / "data").mkdir()
     width, height = size
     names = ["turned.jpg", "plain.jpg"]
-    noise(*size).save(tmp_path / "data" / "turned.jpg", exif=turned())
+    noise(*size).save(tmp_path / "data" / "turned.jpg", exif=make_turned_exif())
     noise(*size).save(tmp_path / "data" / "plain.jpg")
     box = (3.25, 5.5, width - 10.75, height - 30.125)
     dataset = with_files(tmp_path / "data", names, [(0, box), (1, box), (0, (0, 0, width, height))])
@@ -147,5 +147,5 @@ def test_boxes_on_an_image_turned_by_exif_come_back_as_annotated(
     assert table.num_rows == 6 * 3  # flipped in some of the epochs
     rows = table["annotation_id"].to_numpy() - 100
     for kind in ("noisy", "matched", "final"):
-        found = np.stack([table[f"{kind}_{side}"].to_numpy() for side in SIDES], -1)
-        np.testing.assert_allclose(found, dataset.boxes[rows], atol=0.01)
+        result = np.stack([table[f"{kind}_{side}"].to_numpy() for side in SIDES], -1)
+        np.testing.assert_allclose(result, dataset.boxes[rows], atol=0.01)

@@ -144,7 +144,7 @@ def test_weights_that_are_not_finite_end_the_run_with_the_names_of_images(
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
-def interrupted(dataset: Dataset, out: Path, **changes: Any) -> Path:
+def interrupt_training(dataset: Dataset, out: Path, **changes: Any) -> Path:
     """Stop a run after its first step; its checkpoint."""
 
     def stop(line: dict[str, Any]) -> None:
@@ -161,7 +161,7 @@ def interrupted(dataset: Dataset, out: Path, **changes: Any) -> Path:
 def test_a_hostile_checkpoint_is_refused_and_not_run(
     wrapped: str, dataset: Dataset, tmp_path: Path
 ) -> None:
-    checkpoint = interrupted(dataset, tmp_path / "run")
+    checkpoint = interrupt_training(dataset, tmp_path / "run")
     checkpoint.write_bytes(HOSTILE[wrapped](Payload(tmp_path / "owned")))
     with pytest.raises(DataError, match="more than tensors and plain values") as caught:
         trained(dataset, tmp_path / "run", resume=True, **FEW)
@@ -178,7 +178,7 @@ def test_a_hostile_checkpoint_is_refused_and_not_run(
 def test_a_broken_checkpoint_is_refused_by_name(
     content: bytes | None, dataset: Dataset, tmp_path: Path
 ) -> None:
-    checkpoint = interrupted(dataset, tmp_path / "run")
+    checkpoint = interrupt_training(dataset, tmp_path / "run")
     whole = checkpoint.read_bytes()
     checkpoint.write_bytes(whole[:-2000] if content is None else content)
     with pytest.raises(
@@ -190,28 +190,28 @@ def test_a_broken_checkpoint_is_refused_by_name(
     ensure_sound(trained(dataset, tmp_path / "run", resume=True, **FEW)[0])
 
 
-def changed(path: Path, **changes: Any) -> None:
+def change_tensors(path: Path, **changes: Any) -> None:
     state = torch.load(path, weights_only=True)
     torch.save({name: value for name, value in (state | changes).items() if value != ()}, path)
 
 
 def of_other_classes(path: Path, folder: Path) -> None:
     other = drawn(folder / "data", BOXES, labels=("one", "two"))
-    path.write_bytes(interrupted(other, folder / "run").read_bytes())
+    path.write_bytes(interrupt_training(other, folder / "run").read_bytes())
 
 
 def of_another_network(path: Path, folder: Path) -> None:
-    changed(path, network={"conv1.weight": torch.zeros(3)})
+    change_tensors(path, network={"conv1.weight": torch.zeros(3)})
 
 
 FOREIGN: dict[str, Callable[[Path, Path], object]] = {
     "of other classes": of_other_classes,
     "of another network": of_another_network,
-    "without a network": lambda path, folder: changed(path, network=()),
-    "with a number for a network": lambda path, folder: changed(path, network=5),
-    "with a number for weights": lambda path, folder: changed(path, network={"a": 5}),
-    "with a number for a method": lambda path, folder: changed(path, method=5),
-    "without a ledger": lambda path, folder: changed(path, ledger=()),
+    "without a network": lambda path, folder: change_tensors(path, network=()),
+    "with a number for a network": lambda path, folder: change_tensors(path, network=5),
+    "with a number for weights": lambda path, folder: change_tensors(path, network={"a": 5}),
+    "with a number for a method": lambda path, folder: change_tensors(path, method=5),
+    "without a ledger": lambda path, folder: change_tensors(path, ledger=()),
     "a mere tensor": lambda path, folder: torch.save(torch.zeros(3), path),
     "weights alone": lambda path, folder: torch.save(build("tiny", 3).network.state_dict(), path),
 }
@@ -221,7 +221,7 @@ FOREIGN: dict[str, Callable[[Path, Path], object]] = {
 def test_a_checkpoint_of_something_else_is_refused_by_name(
     kind: str, dataset: Dataset, tmp_path: Path
 ) -> None:
-    checkpoint = interrupted(dataset, tmp_path / "run")
+    checkpoint = interrupt_training(dataset, tmp_path / "run")
     whole = checkpoint.read_bytes()
     FOREIGN[kind](checkpoint, tmp_path / "other")
     with pytest.raises(
@@ -237,10 +237,12 @@ def test_a_checkpoint_of_another_version_is_refused_with_what_it_lacks(
     dataset: Dataset, tmp_path: Path
 ) -> None:
     few = FEW | {"method": "mend"}
-    checkpoint = interrupted(dataset, tmp_path / "run", method="mend")
+    checkpoint = interrupt_training(dataset, tmp_path / "run", method="mend")
     whole = checkpoint.read_bytes()
     method = torch.load(checkpoint, weights_only=True)["method"]
-    changed(checkpoint, method={name: held for name, held in method.items() if name != "border"})
+    change_tensors(
+        checkpoint, method={name: held for name, held in method.items() if name != "border"}
+    )
     with pytest.raises(
         DataError, match=r"method has no border.*another version.*start the run from the beginning"
     ) as why:
@@ -253,7 +255,7 @@ def test_a_checkpoint_of_another_version_is_refused_with_what_it_lacks(
 def test_resuming_with_another_detector_or_dataset_is_refused_with_what_differs(
     dataset: Dataset, tmp_path: Path
 ) -> None:
-    interrupted(dataset, tmp_path / "run")
+    interrupt_training(dataset, tmp_path / "run")
     with pytest.raises(UsageError, match=r"(?s)other settings.*detector: 'tiny', now 'mobilenet"):
         trained(
             dataset,

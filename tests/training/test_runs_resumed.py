@@ -1,4 +1,4 @@
-"""Resuming where nothing, or not enough, was saved: the run begins anew and ends the same."""
+"""Resuming where nothing, or not enough, was saved: the run starts again and ends the same."""
 
 import os
 import shutil
@@ -78,7 +78,9 @@ def test_resuming_where_nothing_was_saved_simply_starts(
     run, _ = trained(dataset, tmp_path / "run", resume=True)
     assert run.is_finished
     assert same_ledger_and_weights(run, whole)
-    assert [line["step"] for line in run.metrics()] == [line["step"] for line in whole.metrics()]
+    assert [line["step"] for line in run.read_metrics()] == [
+        line["step"] for line in whole.read_metrics()
+    ]
     remains = {path.name for path in run.path.iterdir()}
     assert remains == {path.name for path in whole.path.iterdir()}
 

@@ -20,7 +20,7 @@ ALONE = Processes(torch.device("cpu"))
 BOXES = [(0, (10.0, 10, 50, 50)), (1, (20.0, 20, 60, 60))]
 
 
-def made(folder: Path, which: str) -> Training:
+def make_small_training(folder: Path, which: str) -> Training:
     """A training whose averaged weights are zero, so that they differ from the others."""
     settings = resolve_settings(replace(QUICK, judging_weights=which))  # type: ignore[arg-type]  # one of three
     data = drawn(folder / "data", BOXES)
@@ -40,7 +40,7 @@ def made(folder: Path, which: str) -> Training:
 def test_the_scorer_is_the_one_that_was_asked_for(
     which: str, flat: bool, looks_again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = made(tmp_path, which)
+    training = make_small_training(tmp_path, which)
     looked: list[Tensor] = []
     features = training.teacher.features
 

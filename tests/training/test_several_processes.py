@@ -89,7 +89,7 @@ def test_the_final_weights_are_the_same(name: str, done: Path) -> None:
 
 @EACH
 def test_the_figures_are_those_of_whole_batches(name: str, done: Path) -> None:
-    one, two = (runs.open_run(done / kind / name).metrics() for kind in ("alone", "both"))
+    one, two = (runs.open_run(done / kind / name).read_metrics() for kind in ("alone", "both"))
     assert [line.keys() for line in one] == [line.keys() for line in two]
     for here, there in zip(one, two, strict=True):
         for key in here.keys() - {"images_per_second"}:

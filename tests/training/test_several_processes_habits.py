@@ -43,7 +43,9 @@ def test_a_run_stopped_and_resumed_together_ends_as_if_it_had_not_been(habits: P
     assert contents(whole) == contents(stopped)
     one, two = (load_file(run / "model.safetensors") for run in (whole, stopped))
     assert all(torch.equal(one[key], two[key]) for key in one)
-    steps = [[line["step"] for line in runs.open_run(run).metrics()] for run in (whole, stopped)]
+    steps = [
+        [line["step"] for line in runs.open_run(run).read_metrics()] for run in (whole, stopped)
+    ]
     assert set(steps[0]) <= set(steps[1])
 
 

@@ -43,7 +43,7 @@ def whole(noisy: Path) -> Path:
     out = noisy.parent / "whole"
     ended = subprocess.run(command(noisy, out), env=ENVIRONMENT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count(str(out)) == 0  # the run is told on stderr, and by one process
+    assert ended.stdout.count(str(out)) == 0  # one process names the run, on stderr
     assert ended.stderr.count("the run is") == 1
     return out
 
@@ -63,9 +63,9 @@ def workers_of(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
             variables = (folder / "environ").read_bytes().split(b"\0")
         except (OSError, IndexError):
             continue
-        told = [one for one in variables if one.startswith(b"RANK=")]
-        if parent == str(process.pid) and told:
-            yield int(told[0][5:]), int(folder.name)
+        ranks = [variable for variable in variables if variable.startswith(b"RANK=")]
+        if parent == str(process.pid) and ranks:
+            yield int(ranks[0][5:]), int(folder.name)
 
 
 def rest_of(process: subprocess.Popen[str]) -> str:
@@ -103,16 +103,16 @@ def test_a_killed_worker_ends_the_job_which_continues_to_the_same_end(
         until_step(out, 5, process)
         os.kill(dict(workers_of(process))[rank], signal.SIGKILL)
         killed = time.monotonic()
-        told = rest_of(process)
+        output = rest_of(process)
     assert process.returncode != 0
     assert time.monotonic() - killed < 45  # torchrun gives the others 30 s
-    assert f"process {1 - rank} of 2 lost the others" in told
-    assert "--resume to continue from the last checkpoint" in told
-    assert "third_party" not in told  # gloo's sources
-    assert "boxmend/training" not in told  # torchrun has a traceback of its own; we have none
+    assert f"process {1 - rank} of 2 lost the others" in output
+    assert "--resume to continue from the last checkpoint" in output
+    assert "third_party" not in output  # gloo's sources
+    assert "boxmend/training" not in output  # torchrun has a traceback of its own; we have none
     assert not open_run(out).is_finished
     subprocess.run(command(noisy, out, "--resume"), env=ENVIRONMENT, check=True)
-    assert same(out, whole), told
+    assert same(out, whole), output
 
 
 def test_a_full_disk_ends_the_job_which_continues_to_the_same_end(
@@ -146,8 +146,8 @@ def test_torchrun_itself_can_start_them_again(noisy: Path, whole: Path, tmp_path
     ) as process:
         until_step(out, 5, process)
         os.kill(dict(workers_of(process))[1], signal.SIGKILL)
-        told = rest_of(process)
-    assert process.returncode == 0, told
+        output = rest_of(process)
+    assert process.returncode == 0, output
     assert same(out, whole)
 
 
@@ -163,11 +163,11 @@ def test_a_stopped_torchrun_leaves_a_run_that_can_continue(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        until_step(out, 4, process)  # within the second pass; only its end would save
+        until_step(out, 4, process)  # within the second epoch; only its end would save
         process.send_signal(number)
-        told = rest_of(process)
+        output = rest_of(process)
     assert process.returncode != 0
-    assert told.count("continue with --resume") == 2
+    assert output.count("continue with --resume") == 2
     assert (out / "checkpoint.pt").exists()
     again = command(noisy, out, "--resume", every=100000)
     subprocess.run(again, env=ENVIRONMENT, check=True)

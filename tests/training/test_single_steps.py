@@ -19,8 +19,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 2, 3)]
 
 
-def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: Any) -> Training:
-    """A training without noise, of two passes of four steps."""
+def make_small_training(
+    tmp_path: Path, optimisation: Optimisation | None = None, **changes: Any
+) -> Training:
+    """A training without noise, of two epochs of four steps."""
     changes = {"method": "baseline", "batch_size": 1, "image_size": "64", **changes}
     settings = replace(QUICK, optimisation=optimisation or Optimisation(lr=1e-3), **changes)
     settings = resolve_settings(settings)
@@ -32,22 +34,24 @@ def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: An
 
 
 def gradients(training: Training) -> list[torch.Tensor]:
-    return [one.grad.clone() for one in training.parameters if one.grad is not None]
+    return [
+        parameter.grad.clone() for parameter in training.parameters if parameter.grad is not None
+    ]
 
 
 def test_each_step_has_its_rate_and_its_random_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     optimisation = Optimisation(lr=1e-3, schedule="cosine", warm_up_steps=0)
-    training = made(tmp_path, optimisation, seed=5)
+    training = make_small_training(tmp_path, optimisation, seed=5)
     seeds: list[int] = []
     start = training.random_numbers.start
 
-    def noted(seed: int) -> None:
+    def note_seed(seed: int) -> None:
         seeds.append(seed)
         start(seed)
 
-    monkeypatch.setattr(training.random_numbers, "start", noted)
+    monkeypatch.setattr(training.random_numbers, "start", note_seed)
     rates = []
     for batch in training.loader.epoch(0):
         training.train_on(batch)
@@ -58,36 +62,36 @@ def test_each_step_has_its_rate_and_its_random_numbers(
 
 
 def test_gradients_are_those_of_one_step_alone(tmp_path: Path) -> None:
-    training = made(tmp_path, Optimisation(lr=0.0, weight_decay=0.0))
+    training = make_small_training(tmp_path, Optimisation(lr=0.0, weight_decay=0.0))
     batch = next(iter(training.loader.epoch(0)))
-    found = []
+    collected = []
     for _ in range(2):
         training.step = 0
         training.train_on(batch)
-        found.append(gradients(training))
-    assert any(one.any() for one in found[0])
-    for first, second in zip(*found, strict=True):
+        collected.append(gradients(training))
+    assert any(one.any() for one in collected[0])
+    for first, second in zip(*collected, strict=True):
         assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize("max_norm", [0.01, 0.0])
 def test_gradients_are_scaled_to_the_norm_of_the_settings(tmp_path: Path, max_norm: float) -> None:
-    training = made(tmp_path, Optimisation(lr=1e-3, max_norm=max_norm))
+    training = make_small_training(tmp_path, Optimisation(lr=1e-3, max_norm=max_norm))
     training.train_on(next(iter(training.loader.epoch(0))))
-    norm = torch.stack([one.norm() for one in gradients(training)]).norm().item()
-    told = training.recorder.flush()["norm"]
-    assert told > 0.1  # as it was before
-    assert norm == pytest.approx(max_norm or told, rel=1e-3)
+    norm = torch.stack([gradient.norm() for gradient in gradients(training)]).norm().item()
+    logged_norm = training.recorder.flush()["norm"]
+    assert logged_norm > 0.1  # as it was before
+    assert norm == pytest.approx(max_norm or logged_norm, rel=1e-3)
 
 
 def test_the_average_of_the_weights_follows_every_step(tmp_path: Path) -> None:
     # the decay of the first step is 1 / 10, that of the second 2 / 11
-    training = made(tmp_path, Optimisation(lr=0.1, average_decay=0.9))
+    training = make_small_training(tmp_path, Optimisation(lr=0.1, average_decay=0.9))
     key = "roi_heads.box_predictor.cls_score.weight"
 
     def weight() -> torch.Tensor:
-        found: torch.Tensor = training.detector.network.state_dict()[key]
-        return found.clone()
+        state: torch.Tensor = training.detector.network.state_dict()[key]
+        return state.clone()
 
     seen = [weight()]
     for batch in list(training.loader.epoch(0))[:2]:
@@ -103,7 +107,7 @@ def test_a_method_learns_whether_an_epoch_ended_in_warm_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of eight steps are warm-up: the first epoch, and no step of the second."""
-    training, calls = made(tmp_path, warm_up=0.5), []
+    training, calls = make_small_training(tmp_path, warm_up=0.5), []
 
     def end_epoch(epoch: int, *, is_warm_up: bool) -> dict[str, Any]:
         calls.append((epoch, is_warm_up))

@@ -8,30 +8,30 @@ from boxmend.training.replay import RandomNumbers
 SHAPES = [torch.Size((2, 5)), torch.Size((2, 3))]
 
 
-def drawn(keys: RandomNumbers, seed: int) -> list[list[list[float]]]:
+def draw_numbers(keys: RandomNumbers, seed: int) -> list[list[list[float]]]:
     keys.start(seed)
     return [keys.draw(shape).tolist() for shape in SHAPES]
 
 
 def test_numbers_follow_from_the_seed_and_differ_within_a_step() -> None:
     keys = RandomNumbers(Processes(torch.device("cpu")))
-    first = drawn(keys, 7)
-    assert drawn(keys, 8) != first
-    assert drawn(keys, 7) == first
+    first = draw_numbers(keys, 7)
+    assert draw_numbers(keys, 8) != first
+    assert draw_numbers(keys, 7) == first
     assert first[0][0][:3] != first[1][0]
     assert all(0 <= one < 1 for table in first for row in table for one in row)
 
 
 def test_fixed_numbers_are_the_same_ones_in_memory_that_stays() -> None:
     keys = RandomNumbers(Processes(torch.device("cpu")))
-    wanted = [drawn(keys, seed) for seed in (7, 8)]
+    wanted = [draw_numbers(keys, seed) for seed in (7, 8)]
     keys.fix()
     places = []
     for seed, numbers in zip((7, 8), wanted, strict=True):
         keys.start(seed)
         tensors = [keys.draw(shape) for shape in SHAPES]
-        assert [one.tolist() for one in tensors] == numbers
-        places.append([one.data_ptr() for one in tensors])
+        assert [tensor.tolist() for tensor in tensors] == numbers
+        places.append([tensor.data_ptr() for tensor in tensors])
     assert places[0] == places[1]
     keys.release()
-    assert drawn(keys, 8) == wanted[1]
+    assert draw_numbers(keys, 8) == wanted[1]

@@ -46,11 +46,13 @@ class Calls:
         monkeypatch.setitem(sys.modules, name, module)
 
     def noting(self, name: str) -> Any:
-        def call(*given: Any, **options: Any) -> Any:
-            self.made.append((name, given, options))
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.made.append((name, arguments, options))
             info = SimpleNamespace(run_id="m1")
             parts = ("add_scalar", "flush", "close", "log", "finish")
-            return SimpleNamespace(id="w1", info=info, **{one: self.noting(one) for one in parts})
+            return SimpleNamespace(
+                id="w1", info=info, **{part: self.noting(part) for part in parts}
+            )
 
         return call
 
@@ -132,19 +134,19 @@ def test_an_unknown_tracker_lists_what_there_is(tmp_path: Path) -> None:
 def test_a_tracker_that_fails_is_left_out_and_the_others_hear_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[object] = []
+    records: list[object] = []
 
     def fails(line: dict[str, Any]) -> None:
-        heard.append("broken")
+        records.append("broken")
         raise ConnectionError("the server is down")
 
     monkeypatch.setitem(TRACKERS, "wandb", lambda run: fails)
-    monkeypatch.setitem(TRACKERS, "mlflow", lambda run: heard.append)
+    monkeypatch.setitem(TRACKERS, "mlflow", lambda run: records.append)
     listen = follow(["wandb", "mlflow"], tmp_path)
     listen({"step": 1})
     listen({"step": 2})
-    assert heard == ["broken", {"step": 1}, {"step": 2}]
-    assert [one.getMessage() for one in caplog.records] == [
+    assert records == ["broken", {"step": 1}, {"step": 2}]
+    assert [record.getMessage() for record in caplog.records] == [
         "wandb failed and gets no more lines of this run: the server is down"
     ]
 

@@ -29,9 +29,9 @@ def halves(path: Path, size: tuple[int, int] = (200, 100), **options: Any) -> st
 
 def pixel(picture: Image.Image, x: int, y: int) -> tuple[int, ...]:
     """The colour at a place."""
-    found = picture.getpixel((x, y))
-    assert isinstance(found, tuple)
-    return found
+    result = picture.getpixel((x, y))
+    assert isinstance(result, tuple)
+    return result
 
 
 def test_a_window_is_1_6_times_as_large_and_four_to_three() -> None:
@@ -184,7 +184,7 @@ def test_files_that_are_no_images_have_a_problem(tmp_path: Path) -> None:
     assert problems["link.jpg"].problem == "a broken link"
     assert "truncated" in problems["torn.jpg"].problem
     assert "20000 x 20000 pixels" in problems["bomb.png"].problem
-    assert not [one for one in tmp_path.iterdir() if len(one.stem) == 32]
+    assert not [path for path in tmp_path.iterdir() if len(path.stem) == 32]
 
 
 def test_what_cannot_be_written_is_an_output_error(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_only_pictures_are_removed(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).write_bytes(b"")
     assert remove_others(tmp_path, {names[0]}) == 2
-    assert sorted(one.name for one in tmp_path.iterdir()) == [names[0], "notes.jpg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [names[0], "notes.jpg"]
 
 
 def test_worker_processes_make_the_same_in_order(tmp_path: Path) -> None:
@@ -230,8 +230,8 @@ def test_worker_processes_make_the_same_in_order(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == [",".join(one.names) for one in alone]
     assert alone[7].problem == "no such file"
-    pictures = {one.name: one.read_bytes() for one in (tmp_path / "together").iterdir()}
-    assert pictures == {one.name: one.read_bytes() for one in (tmp_path / "alone").iterdir()}
+    pictures = {path.name: path.read_bytes() for path in (tmp_path / "together").iterdir()}
+    assert pictures == {path.name: path.read_bytes() for path in (tmp_path / "alone").iterdir()}
     list(
         make_pictures(
             requests[:3], tmp_path / "alone", side=64, progress=lambda *n: result.append(n)

@@ -32,6 +32,7 @@ from boxmend.auditing.tables import (
     make_missing_fixes,
 )
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.describing import describe
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats, Mask, Rows, Singles
 from boxmend.errors import DataError, UsageError
@@ -70,9 +71,11 @@ class AuditSettings:
             raise UsageError(f"probe is {self.probe}; expected a share from 0 to 0.2, like 0.02")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """The result of an audit."""
+
+    __repr__ = describe
 
     fixes: Fixes
     p_wrong: Mapping[Kind, Floats]

@@ -109,15 +109,6 @@ class Evidence:
         return first_labels, values, second_labels, second_values
 
 
-def measure_suspicion(evidence: Evidence, rows: Rows, labels: Rows) -> tuple[Floats, Rows]:
-    """Return the log ratio of the evidence for the best other class to that for the label.
-
-    Also return the best other class.
-    """
-    others, best = evidence.best_other(rows, labels)
-    return np.log(others) - np.log(evidence.for_labels(rows, labels)), best
-
-
 def gather_evidence(objects: Objects, rivals: Objects, detected: Detected) -> Evidence:
     """Gather the evidence of detections for objects.
 

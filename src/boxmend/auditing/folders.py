@@ -17,14 +17,11 @@ from typing import Any
 import numpy as np
 
 from boxmend import __version__
-from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, audit, join_parts
-from boxmend.auditing.calibration import Share
+from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, join_parts
+from boxmend.auditing.completed import CompletedAudit, complete_audit, summarise_audit
 from boxmend.auditing.evidence import select_objects
-from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
+from boxmend.auditing.fixes.table import FIXES_FILE, write_fixes
 from boxmend.auditing.judging import AuditInputs, judge_annotations
-from boxmend.auditing.predictions import read_predictions
-from boxmend.auditing.probing import PROBE, describe_probe
-from boxmend.auditing.provenance import provenance_warnings
 from boxmend.auditing.run_evidence import (
     find_judged_rows,
     gather_run_evidence,
@@ -42,7 +39,7 @@ from boxmend.runs.opening import open_finished_run, open_run_with_history
 AUDIT_FILE = "audit.json"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AuditFolder:
     """An audit and the folder that it was written to."""
 
@@ -52,20 +49,12 @@ class AuditFolder:
     source: str  # "predictions" or "training run"
     notes: tuple[str, ...]  # for the user; see `notes.warning`
 
+    def __repr__(self) -> str:
+        return f"AuditFolder({str(self.run.path)!r}): {len(self.audit.fixes):,} fixes"
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data, as in audit.json."""
-        audit = self.audit
-        return {
-            "evidence": self.source,
-            "annotations": len(self.dataset),
-            "judged": audit.num_judged,
-            "not_looked_at": audit.num_not_looked_at,
-            "rates": {name: _round_share(share) for name, share in audit.rates.items()},
-            "box_noise": _round_share(audit.box_noise),
-            "fixes": {kind.words: _count_fixes(audit.fixes, kind) for kind in Kind},
-            "probe": None if audit.probe is None else describe_probe(audit.probe),
-            "notes": list(self.notes),
-        }
+        return summarise_audit(self.audit, len(self.dataset), self.source, self.notes)
 
 
 def audit_predictions(
@@ -82,13 +71,23 @@ def audit_predictions(
     `images` is the folder of images that the dataset was loaded with, if any. It is recorded, so
     that later commands can load the dataset again.
     """
-    settings = settings or AuditSettings()
     ensure_new(out)
     ensure_vacant(Path(out))
-    detections = read_predictions(predictions, dataset)
-    result = audit(dataset, detections, settings)
-    warnings = provenance_warnings(dataset, detections, unseen=settings.unseen)
-    notes = (*detections.notes, *warnings)
+    completed = complete_audit(dataset, [str(path) for path in predictions], settings)
+    return write_audit(completed, out, addresses, images=images)
+
+
+def write_audit(
+    completed: CompletedAudit,
+    out: str | Path,
+    addresses: Sequence[str],
+    *,
+    images: str | Path | None = None,
+) -> AuditFolder:
+    """Write an audit to `out`, a new or empty folder, with the addresses of its dataset."""
+    ensure_new(out)
+    ensure_vacant(Path(out))
+    dataset, result = completed.dataset, completed.audit
     facts = {
         "kind": "audit",
         "versions": {
@@ -99,13 +98,13 @@ def audit_predictions(
         "data": describe_data(dataset),
         "addresses": [str(Path(address).absolute()) for address in addresses],
         "images_folder": None if images is None else str(Path(images).absolute()),
-        "predictions": [str(Path(path).absolute()) for path in predictions],
+        "predictions": [str(Path(path).absolute()) for path in completed.files],
     }
     with stage_folder(Path(out)) as folder:
         ensure_unchanged(dataset)
-        detections.ensure_unchanged()
-        run = create(folder, asdict(settings), facts)
-        audited = AuditFolder(run, dataset, result, "predictions", notes)
+        completed.detections.ensure_unchanged()
+        run = create(folder, asdict(completed.settings), facts)
+        audited = AuditFolder(run, dataset, result, "predictions", completed.notes)
         _write(audited)
         run.finish({"fixes": len(result.fixes)})
     return replace(audited, run=Run(Path(out)))
@@ -162,15 +161,3 @@ def _write(audited: AuditFolder) -> None:
     data = audited.run.facts()["data"]  # its hash is that of the dataset
     write_fixes(path / FIXES_FILE, audited.dataset, audited.audit.fixes, data["sha256"])
     audited.run.write_json(AUDIT_FILE, audited.to_json())
-
-
-def _count_fixes(fixes: Fixes, kind: Kind) -> dict[str, int]:
-    is_kind = fixes.kinds == kind
-    return {
-        "listed": int(is_kind.sum()),
-        "called_wrong": int((is_kind & (fixes.p_wrong >= PROBE.called_min_probability)).sum()),
-    }
-
-
-def _round_share(share: Share) -> dict[str, float]:
-    return {name: round(value, 6) for name, value in asdict(share).items()}

@@ -24,8 +24,15 @@ class PullConstants:
     max_shift_sides: float = 0.2
 
 
+@dataclass(frozen=True)
+class RateConstants:
+    """Constants of the bounds of estimated rates."""
+
+    unseen_per_bad_box: float = 0.025  # objects that seem to have no detection
+
+
 PULL = PullConstants()
-UNSEEN_PER_BAD_BOX = 0.025  # objects per bad box that seem to have no detection
+RATES = RateConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +62,9 @@ class AuditOpinion:
     def estimate_rates(self) -> dict[str, Share]:
         """Return the estimated rates of all kinds of errors, with their bounds."""
         bad = self.estimate_bad_boxes()
-        hidden = UNSEEN_PER_BAD_BOX * bad.value  # share of objects whose box is too bad to judge
+        hidden = (
+            RATES.unseen_per_bad_box * bad.value
+        )  # share of objects whose box is too bad to judge
         return {
             "wrong_labels": self.labels.rate.widen_bounds(hidden),
             "bad_boxes": bad,

@@ -45,7 +45,7 @@ class MissingConstants:
     confident_scores: tuple[float, ...] = (0.97, 0.99)  # bands of confident detections
     confident_background: tuple[float, ...] = (0.007, 0.0025)  # of these, per annotation
     min_confident_share: float = 0.1  # of known objects, to conclude from confident ones to all
-    model_weight: float = 0.12  # of the regression, beside the counts, in log odds
+    model_weight: float = 0.06  # of the regression, beside the counts, in log odds
     found_min_iou: float = 0.5  # with the true box of a missing object that counts as found
     unseen_factor: float = 1.5  # missing objects per missing object that looks like a known one
     background_rate: float = 0.005  # detections of background per annotation
@@ -175,12 +175,12 @@ def _describe_both(
     objects: Objects, detected: Detected, matches: _Matches
 ) -> tuple[Floats, Floats]:
     """Return features of candidates [c, 5] and, without their annotations, of objects [k, 5]."""
-    nobody = np.full(len(detected), NONE)
-    owner = nobody.copy()
+    without_owner = np.full(len(detected), NONE)
+    owner = without_owner.copy()
     owner[matches.known] = matches.objects
     by_class = _compare_classes(detected, matches, objects.num_labels)
     described = []
-    for rows, without in ((matches.candidates, nobody), (matches.known, owner)):
+    for rows, without in ((matches.candidates, without_owner), (matches.known, owner)):
         around = _describe_surroundings(objects, detected, matches.pairs, without)
         plain = _describe_detections(detected, around, rows)
         described.append(np.column_stack([plain, by_class[detected.labels[rows]]]))

@@ -11,12 +11,13 @@ import numpy as np
 from boxmend.auditing.evidence import Detected, gather_evidence, select_objects
 from boxmend.auditing.notes import warning
 from boxmend.auditing.ordering import is_judgeable
-from boxmend.auditing.predictions import Predictions
+from boxmend.auditing.predictions import ResolvedPredictions
 from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Mask
 
 REMEDY = "`boxmend folds` makes splits to get predictions on images that the detector has not seen"
+EXCEPTION = "Pass --unseen (in Python, AuditSettings(unseen=True)) if it was not"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class ProvenanceConstants:
 PROVENANCE = ProvenanceConstants()
 
 
-def provenance_warnings(dataset: Dataset, predictions: Predictions, *, unseen: bool) -> list[str]:
+def provenance_warnings(
+    dataset: Dataset, predictions: ResolvedPredictions, *, unseen: bool
+) -> list[str]:
     """Return warnings about the origin of predictions, if any."""
     if predictions.manifest is not None:
         return []  # `notes_on_images` reports detections in images of the training folds
@@ -40,17 +43,17 @@ def provenance_warnings(dataset: Dataset, predictions: Predictions, *, unseen: b
     if is_too_good(dataset, predictions):
         text = (
             "the predictions agree so well with the annotations that the detector was probably "
-            f"trained on these images, which hides errors. {REMEDY}. Pass --unseen if it was not"
+            f"trained on these images, which hides errors. {REMEDY}. {EXCEPTION}"
         )
     else:
         text = (
             "the detector may have been trained on these images, which hides errors. "
-            f"{REMEDY}. Pass --unseen if it was not"
+            f"{REMEDY}. Pass --unseen (in Python, AuditSettings(unseen=True)) if it was not"
         )
     return [warning(text)]
 
 
-def is_too_good(dataset: Dataset, predictions: Predictions) -> bool:
+def is_too_good(dataset: Dataset, predictions: ResolvedPredictions) -> bool:
     """Return whether predictions agree better with labels and boxes than on unseen images."""
     is_selected = _select_images(dataset)
     rows = np.flatnonzero(is_judgeable(dataset) & is_selected[dataset.image_rows])
@@ -84,5 +87,5 @@ def _select_images(dataset: Dataset) -> Mask:
     return is_selected
 
 
-def _has_folds(predictions: Predictions) -> bool:
+def _has_folds(predictions: ResolvedPredictions) -> bool:
     return bool((predictions.folds >= 0).all())

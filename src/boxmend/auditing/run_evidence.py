@@ -119,7 +119,7 @@ def read_annotated_share(run: Run) -> float:
 
 def read_last_metric(run: Run, name: str) -> float | None:
     """Return the last value of one of a run's metrics; None if there is none."""
-    values: list[Any] = [record[name] for record in run.metrics() if name in record]
+    values: list[Any] = [record[name] for record in run.read_metrics() if name in record]
     numbers = [value for value in values if isinstance(value, int | float)]
     return float(numbers[-1]) if numbers else None
 

@@ -30,8 +30,8 @@ from boxmend.repair.apply import apply
 from boxmend.web.report.writing import ReportSettings, write_report
 
 LABEL_NOISE, BOX_NOISE = "symmetric:0.4", "uniform:0.4"
-SIZE = 96  # pixels: what the tiny detector is made for
-BATCH = 8
+IMAGE_SIDE = 96  # pixels, which the tiny detector is made for
+BATCH_SIZE = 8
 SETTINGS = """\
 # What the demo trains with; try: boxmend train DATA --settings settings.toml --out RUN
 detector = "tiny"
@@ -72,13 +72,13 @@ def ensure_trainable() -> None:
 
 def prepare(out: Path, *, images: int, seed: int, epochs: int, progress: Progress) -> int:
     """Write OUT/clean, OUT/noisy and OUT/settings.toml; return the steps of one training."""
-    synthesize(out / "clean", images=images, seed=seed, size=SIZE, progress=progress)
+    synthesize(out / "clean", images=images, seed=seed, size=IMAGE_SIDE, progress=progress)
     clean = load(f"{out / 'clean'}:train")
     settings = NoiseSettings(labels=LABEL_NOISE, boxes=BOX_NOISE, seed=seed)
     write_noisy(disturb(clean, settings), settings, out / "noisy", WriteOptions())
-    text = SETTINGS.format(epochs=epochs, batch=BATCH)
+    text = SETTINGS.format(epochs=epochs, batch=BATCH_SIZE)
     (out / "settings.toml").write_text(text, encoding="utf-8")
-    return -(-len(clean.images) // BATCH) * epochs
+    return -(-len(clean.images) // BATCH_SIZE) * epochs
 
 
 def train_all(out: Path, *, steps: int, seed: int, progress: Progress) -> dict[str, float]:

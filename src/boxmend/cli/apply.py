@@ -25,7 +25,7 @@ class ApplyOptions:
         float | None,
         Parameter(
             help="Audits: apply as many fixes as possible with this expected precision; 0.95 by "
-            "default. Audit a training run first."
+            "default. A training run has to be audited first."
         ),
     ] = None
     only: Annotated[

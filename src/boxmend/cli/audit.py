@@ -34,7 +34,7 @@ class EvidenceOptions:
     predictions: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="Detections of any detector in the images of DATA: COCO results, Ultralytics' "
+            help="Detections of any detector on the images of DATA: COCO results, Ultralytics' "
             "predictions.json or label folders with confidences, CSV, Parquet, or a folder of "
             "`boxmend folds`. Repeat it to join several.",
             negative="",
@@ -192,7 +192,7 @@ def _print(audited: AuditFolder) -> None:
 def _print_probe(probe: dict[str, Any]) -> None:
     """Print how many planted errors the audit finds, by kind and cause."""
     print_table(
-        ("planted errors", "", "planted", "found", "of those fixed rightly"),
+        ("planted errors", "", "planted", "found", "of those fixed correctly"),
         [
             (
                 kind if k == 0 else "",

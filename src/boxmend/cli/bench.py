@@ -56,7 +56,7 @@ def speed(
     out: Annotated[Path | None, Parameter(help="New JSON file to write the figures to.")] = None,
     json: Json = False,
 ) -> int:
-    """Compare the training speed of boxmend with torchvision's plain recipe.
+    """Compare the training speed with torchvision's plain recipe.
 
     Rows: `plain` (a DataLoader decodes and flips), `plain-on-device` (the images are already on the
     GPU), `baseline`, `mend-paper` (mend --preset paper with the same counts), `mend`, and `-eager`

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, ReadingOptions
+from boxmend.cli.options import Data, HeldOutPredictions, Json, ReadingOptions
 from boxmend.cli.output import print_measurement, print_table
 from boxmend.errors import ExitStatus, UsageError
 
@@ -23,14 +23,7 @@ app = App(name="audit", usage="boxmend bench audit [OPTIONS] DATA...")
 class ComparisonOptions:
     """The predictions that the finders get, and the truth to compare their findings with."""
 
-    predictions: Annotated[
-        tuple[Path, ...],
-        Parameter(
-            help="Detections of any detector on images it was not trained on, as for `boxmend "
-            "audit`; repeat it to join several.",
-            negative="",
-        ),
-    ] = ()
+    predictions: HeldOutPredictions = ()
     truth: Annotated[
         str | None,
         Parameter(
@@ -62,12 +55,12 @@ def audit(
     out: Annotated[Path | None, Parameter(help="New JSON file to write the figures to.")] = None,
     json: Json = False,
 ) -> int:
-    """Compare an audit with ObjectLab of cleanlab, FiftyOne and hotcoco.
+    """Compare the audit with ObjectLab, FiftyOne and hotcoco.
 
-    All finders get the same annotations and predictions. For each kind of error a table shows the
-    average precision of their rankings, and precision and recall at their default thresholds. Two
-    more tables show whether the audit's probabilities are calibrated, and whether the fixes chosen
-    for --precision are that precise.
+    All finders get the same annotations and predictions; ObjectLab is part of cleanlab. For each
+    kind of error a table shows the average precision of their rankings, and precision and recall
+    at their default thresholds. Two more tables show whether the audit's probabilities are
+    calibrated, and whether the fixes chosen for --precision are that precise.
 
     Example: boxmend bench audit noisy --predictions detections.json --truth clean
     """

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, ReadingOptions
+from boxmend.cli.options import Data, HeldOutPredictions, Json, ReadingOptions
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus, UsageError
 
@@ -19,14 +19,7 @@ app = App(name="audit-suite", usage="boxmend bench audit-suite [OPTIONS] DATA...
 class SuiteOptions:
     """The predictions, regimes and seeds of the suite."""
 
-    predictions: Annotated[
-        tuple[Path, ...],
-        Parameter(
-            help="Detections of any detector on images it was not trained on, as for `boxmend "
-            "audit`; repeat it to join several.",
-            negative="",
-        ),
-    ] = ()
+    predictions: HeldOutPredictions = ()
     regimes: Annotated[
         tuple[str, ...],
         Parameter(help="Regimes to run, like clean,pair-3; all by default.", negative=""),
@@ -58,7 +51,7 @@ def audit_suite(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Plant all kinds of noise in a dataset, and measure the audit and other finders on each.
+    """Measure the audit and other finders under all kinds of noise.
 
     The annotations of DATA count as the truth, so they should be as correct as possible. Tables
     show the average precision of every finder by kind of error and regime, whether fixes are as

@@ -13,7 +13,7 @@ from boxmend.data.files.atomic import open_atomic
 from boxmend.errors import ExitStatus, UsageError
 
 if TYPE_CHECKING:
-    from boxmend.bench.grids.tables import Table
+    from boxmend.bench.grids.tables import GridTable
 
 app = App(name="table", usage="boxmend bench table [OPTIONS] [TABLE]")
 
@@ -127,12 +127,12 @@ def table(
     return ExitStatus.FINE
 
 
-def _writers(options: TableOptions) -> "dict[Path, Callable[[Table], bytes]]":
+def _writers(options: TableOptions) -> "dict[Path, Callable[[GridTable], bytes]]":
     """Return the writer of each file of --out; raise a UsageError for an invalid one."""
     from boxmend.bench.grids.chart import draw_svg
     from boxmend.bench.grids.rendering import render_csv, render_html, render_json, render_markdown
 
-    kinds: dict[str, Callable[[Table], bytes]] = {
+    kinds: dict[str, Callable[[GridTable], bytes]] = {
         ".csv": render_csv,
         ".html": render_html,
         ".json": render_json,

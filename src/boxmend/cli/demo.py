@@ -27,13 +27,13 @@ def demo(
     epochs: Annotated[int, Parameter(help="Epochs of each training.")] = 12,
     json: Json = False,
 ) -> int:
-    """Draw a dataset, add noise to it, train three detectors, and mend it: about five minutes.
+    """Draw a dataset, add noise, train three detectors, and mend the dataset.
 
-    40 % of the labels become wrong and every box moves by up to 40 % of its sides. boxmend trains
-    the tiny detector on the clean annotations, on the noisy ones, and on the noisy ones with
-    `mend`, which does not know the noise rates. It writes the datasets, the runs, OUT/summary.json,
-    the report OUT/runs/mend/report.html, and the picture OUT/demo.png (top: noisy, bottom: mended;
-    white: true box, green: right label, red: wrong label).
+    This takes about five minutes. 40 % of the labels become wrong and every box moves by up to 40 %
+    of its sides. boxmend trains the tiny detector on the clean annotations, on the noisy ones, and
+    on the noisy ones with `mend`, which does not know the noise rates. It writes the datasets, the
+    runs, OUT/summary.json, the report OUT/runs/mend/report.html, and the picture OUT/demo.png (top:
+    noisy, bottom: mended; white: true box, green: right label, red: wrong label).
 
     Example: boxmend demo --out demo
     """

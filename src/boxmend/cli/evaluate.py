@@ -59,7 +59,7 @@ def evaluate(
     mending: MendingOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Score detections by the COCO and VOC metrics, and with --truth the mending of a run.
+    """Score detections by COCO and VOC metrics; --truth also scores the mending.
 
     Give either RUN or --predictions, a JSON list of results with image_id or file_name, category_id
     or category_name, bbox [x, y, width, height] and score. Scores are fractions of 1; those of a

@@ -33,8 +33,8 @@ class ExportChoices:
     changes: Annotated[
         bool,
         Parameter(
-            help="Export all changes. For a training run this is the default. For an audit these "
-            "are the fixes that `apply` makes; by default the fixes left for review are exported.",
+            help="Export every change that `apply` makes. For a training run this is the default; "
+            "for an audit the default is the fixes left for review.",
             negative="",
         ),
     ] = False
@@ -79,7 +79,7 @@ def export(
     images: ImageOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Export doubtful annotations as pre-annotations with scores, for people to decide on.
+    """Export doubtful annotations with proposed changes, for people to decide on.
 
     Each suspect annotation comes with the proposed change, its reason, and the original. README.md
     in the output explains how to import it into the tool. After an audit, `boxmend import` reads

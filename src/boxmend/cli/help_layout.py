@@ -132,7 +132,7 @@ def _default(entry: HelpEntry) -> str:
 
 
 def _paragraph_lines(paragraph: str) -> Iterator[str]:
-    """Yield the lines of a paragraph: prose is wrapped anew, indented lines are kept."""
+    """Yield the lines of a paragraph: prose is wrapped, indented lines are kept."""
     prose: list[str] = []
     for line in paragraph.splitlines():
         if line.startswith("  "):
@@ -146,7 +146,7 @@ def _paragraph_lines(paragraph: str) -> Iterator[str]:
 
 def _wrap(text: str, indent: str = "") -> list[str]:
     lines = textwrap.wrap(
-        text,
+        text.replace(" %", f"{NO_BREAK_SPACE}%"),
         MAX_COLUMNS,
         initial_indent=indent,
         subsequent_indent=indent,

@@ -38,8 +38,8 @@ def read_back(
     """Import verdicts on the fixes of an audit from Label Studio or CVAT.
 
     A fix that people left as proposed is accepted; one that they changed back is rejected; one
-    that they changed further is accepted with their change. Deleting a box accepts its removal, or
-    rejects that an annotation was missing. Importing a file twice changes nothing.
+    that they changed further is accepted with their change. Deleting a box accepts a proposed
+    removal and rejects a proposed addition. Importing a file twice changes nothing.
 
     Example: boxmend import audit export.json
     """

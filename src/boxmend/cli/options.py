@@ -26,6 +26,14 @@ MovedData = Annotated[
         negative="",
     ),
 ]
+HeldOutPredictions = Annotated[
+    tuple[Path, ...],
+    Parameter(
+        help="Detections of any detector on images it was not trained on, as for `boxmend "
+        "audit`; repeat it to join several.",
+        negative="",
+    ),
+]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
 
 

@@ -25,7 +25,7 @@ def synth(
     format: Annotated[FormatName, Parameter(help="Format to write.")] = "coco",
     json: Json = False,
 ) -> int:
-    """Draw the embedded dataset: six classes of toys on varied backgrounds, in train and val.
+    """Draw the embedded dataset: six classes of toys on varied backgrounds.
 
     Example: boxmend synth --out toys --format yolo
     """

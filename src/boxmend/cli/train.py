@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, ArgumentCollection, Parameter, Token
 
-from boxmend.cli.display import describe_noise, display
+from boxmend.cli.display import display
 from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Data, Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.runs.settings import TrainSettings
+from boxmend.training.progress import describe_noise
 
 PANELS = {
     "Data": ("val", "image-size", "difficult", "strict"),
@@ -85,7 +86,7 @@ def train(
     settings: Annotated[TrainSettings | None, Parameter(name="*")] = None,
     json: Json = False,
 ) -> int:
-    """Train a detector on a noisy dataset; it judges and corrects the annotations as it learns.
+    """Train a detector that judges and corrects its annotations while it learns.
 
     The folder of the run gets settings.json, run.json, metrics.jsonl, the ledger with every
     judgement and, at the end, model.safetensors. Ctrl-C and SIGTERM save a checkpoint and stop;

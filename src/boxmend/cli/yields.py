@@ -7,7 +7,7 @@ from boxmend.cli.output import print_table, say
 
 MIN_FIXES = 20  # taken without people; fewer are few, whatever is left
 
-Yields = Mapping[float, Mapping[str, int]]  # by precision and kind in words
+Yields = Mapping[float, Mapping[str, int]]  # by precision, and kind as text
 
 
 def print_yields(yields: Yields) -> None:

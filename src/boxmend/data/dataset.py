@@ -8,8 +8,8 @@ changed in the source.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,10 @@ from boxmend.data.findings import Finding
 from boxmend.data.types import Ids
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from PIL.Image import Image
+
     from boxmend.data.formats.writing import SaveResult
 
 Note = Mapping[str, float | str | None]  # what boxmend records about an annotation
@@ -43,6 +47,8 @@ class Source:
     boxes: NDArray[np.float64]
     labels: NDArray[np.int64]
     group: int = field(default=0, kw_only=True)  # index of the address it was read from
+    address: str = field(default="", kw_only=True)  # `PATH` or `PATH:SPLIT`; empty if unknown
+    images_folder: str | None = field(default=None, kw_only=True)  # given by the user
     read_files: Sequence[ReadFile] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -74,8 +80,11 @@ class Source:
         """Count what the documents hold beyond a Dataset's columns and ATTRIBUTES."""
         return {}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, repr=False)
 class Images:
     """The columns of the images, with one row per image."""
 
@@ -90,6 +99,9 @@ class Images:
 
     def __len__(self) -> int:
         return len(self.file_names)
+
+    def __repr__(self) -> str:
+        return f"Images: {len(self):,} ({list_first(self.file_names)})"
 
     @property
     def sizes(self) -> NDArray[np.float64]:
@@ -110,7 +122,7 @@ class Images:
         )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Dataset:
     """Annotated images in columns: change the columns, then call `save`.
 
@@ -152,6 +164,20 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.annotation_ids)
 
+    def __repr__(self) -> str:
+        sources = [f"{source.path} ({source.format})" for source in self.sources]
+        return (
+            f"{type(self).__name__}: {len(self.images):,} images, {len(self):,} annotations\n"
+            f"  {len(self.label_names):,} labels: {list_first(self.label_names, 5)}\n"
+            f"  read from {list_first(sources) or 'memory'}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the summary and the counts of the labels as HTML, for notebooks."""
+        from boxmend.data.arrow_columns import summarise_as_html  # late: it imports this module
+
+        return summarise_as_html(self)
+
     @property
     def image_ids(self) -> Ids:
         """Return the id [n] of each annotation's image; None if the image is not declared."""
@@ -168,14 +194,15 @@ class Dataset:
 
     def document(self, annotation: int) -> Path:
         """Return the path of the file that has, or will have, the annotation at this row."""
+        if not self.sources:
+            return Path("the dataset in memory")
         source = self.sources[int(self.source_of[annotation])]
         image = int(self.image_rows[annotation])
         return source.document(int(self.images.rows[image]) if image != UNKNOWN else 0)
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Dataset:
         """Return the same images with only the annotations at `rows` (indices or a mask)."""
-        return replace(
-            self,
+        return self._with(
             annotation_ids=self.annotation_ids[rows],
             image_rows=self.image_rows[rows],
             labels=self.labels[rows],
@@ -194,6 +221,22 @@ class Dataset:
         kept = self.take(new_row[self.image_rows] != UNKNOWN)
         return replace(kept, images=self.images.take(rows), image_rows=new_row[kept.image_rows])
 
+    def subset(
+        self,
+        rows: Any = None,
+        *,
+        image_ids: Iterable[int | str] | None = None,
+        label_names: Iterable[str] | None = None,
+    ) -> Dataset:
+        """Return the annotations that all given conditions select.
+
+        `rows` are indices or a mask of annotations, and `label_names` are names of labels; all
+        images stay. `image_ids`, which may also be file names, keep only these images.
+        """
+        from boxmend.data.in_memory import make_subset  # late: that module imports this one
+
+        return make_subset(self, rows, image_ids, label_names)
+
     def add(
         self, image_rows: NDArray[np.int64], labels: NDArray[np.int64], boxes: NDArray[np.float64]
     ) -> Dataset:
@@ -203,8 +246,7 @@ class Dataset:
             raise ValueError("the dataset has no images, so no annotations can be added")
         if n and not (image_rows.min() >= 0 and image_rows.max() < len(self.images)):
             raise ValueError(f"image_rows must lie between 0 and {len(self.images) - 1}")
-        return replace(
-            self,
+        return self._with(
             annotation_ids=np.concatenate([self.annotation_ids, self._unused_ids(image_rows)]),
             image_rows=np.concatenate([self.image_rows, image_rows]),
             labels=np.concatenate([self.labels, labels]),
@@ -214,6 +256,11 @@ class Dataset:
             source_of=np.concatenate([self.source_of, self.images.sources[image_rows]]),
             source_rows=np.concatenate([self.source_rows, np.full(n, ADDED, np.int64)]),
         )
+
+    def _with(self, **columns: Any) -> Dataset:
+        """Return a plain Dataset with these columns and the other ones of this dataset."""
+        own = {name.name: getattr(self, name.name) for name in fields(Dataset)}
+        return Dataset(**(own | columns))
 
     def _unused_ids(self, image_rows: NDArray[np.int64]) -> Ids:
         """Return ids for new annotations: the next integers, or positions in their images."""
@@ -229,6 +276,48 @@ class Dataset:
             used.add(new)
             ids[k] = new
         return ids
+
+    @classmethod
+    def from_arrays(
+        cls,
+        image_ids: Any,
+        boxes: Any,
+        labels: Any,
+        label_names: Sequence[str] | None = None,
+        *,
+        images: Mapping[Any, str | Path] | Sequence[str | Path] | None = None,
+    ) -> Dataset:
+        """Return a dataset of arrays, one row per annotation.
+
+        `image_ids` [n] are ids or paths of images, `boxes` [n, 4] are x1, y1, x2, y2 in pixels, and
+        `labels` [n] are indices into `label_names`, or names. `images` gives all images, including
+        those without annotations: a list of paths, or a dict of paths by image id. Without it, the
+        ids are the paths.
+        """
+        from boxmend.data.in_memory import build_dataset  # late: that module imports this one
+
+        return build_dataset(image_ids, boxes, labels, label_names, images)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the annotations as a `pyarrow.Table`, with label names and file names."""
+        from boxmend.data.arrow_columns import annotations_table  # late: it imports this module
+
+        return annotations_table(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the annotations as a `pandas.DataFrame`; raise a BoxmendError without pandas."""
+        from boxmend.data.table import to_pandas  # late, since PyArrow takes time to import
+
+        return to_pandas(self.to_arrow())
+
+    def show(self, image_id: int | str, *, side: int = 960) -> Image:
+        """Return the picture of an image with its boxes and label names, for notebooks.
+
+        `image_id` may also be a file name. The long side has at most `side` pixels.
+        """
+        from boxmend.data.images.showing import draw_annotations  # late, since Pillow takes time
+
+        return draw_annotations(self, image_id, side)
 
     def save(
         self,
@@ -252,6 +341,13 @@ class Dataset:
 
         options = WriteOptions(images_as, allow_lossy, segmentation)
         return write(self, Path(out), format, options)
+
+
+def list_first(names: Sequence[str], max_shown: int = 3) -> str:
+    """Return the first names as one short line."""
+    shown = (name if len(name) <= 40 else f"{name[:39]}…" for name in names[:max_shown])
+    text = ", ".join("".join(c if c.isprintable() else " " for c in name) for name in shown)
+    return f"{text}, ..." if len(names) > max_shown else text
 
 
 def format_position_id(image_id: int | str, position: int) -> str:

@@ -29,6 +29,7 @@ class EstimationConstants:
     lost_class_max_share: float = 0.5  # found share of a class over the share that T implies
     min_eigenvalue: float = 0.1  # of T; below it labels carry almost no information
     min_class_annotations: int = 10  # with fewer no class counts as lost
+    min_confusion_share: float = 0.05  # of a label's annotations; rarer confusions are not listed
     # Weight of the annotated box by box noise, interpolated linearly.
     raw_share_by_noise: tuple[tuple[float, float], ...] = ((0.0, 1.0), (0.2, 0.5), (0.4, 0.375))
 
@@ -69,7 +70,11 @@ class Estimate(NamedTuple):
 
 
 def find_confusions(
-    evidence: Tensor, labels: Tensor, transition: Tensor, tau: float, min_share: float = 0.05
+    evidence: Tensor,
+    labels: Tensor,
+    transition: Tensor,
+    tau: float,
+    min_share: float = ESTIMATION.min_confusion_share,
 ) -> list[tuple[int, int, float, float]]:
     """List the confused classes as (label, true class, share, number), largest number first.
 

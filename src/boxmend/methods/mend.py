@@ -7,6 +7,7 @@ noise.
 """
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,9 +41,17 @@ from boxmend.methods.rates import Rates
 from boxmend.methods.steps import faster_rcnn_losses
 from boxmend.runs.settings import MendSettings
 
-INITIAL_RAW_SHARE = 1.0  # weight of the annotated box before the first estimate: no repair
-MIN_PRESCREEN_ANNOTATIONS = 500  # with fewer the result of a prescreen is arbitrary
-MAX_DEVICE_FEATURE_BYTES = 2**31  # larger features of a prescreen stay on the host
+
+@dataclass(frozen=True)
+class MendConstants:
+    """The state before the first estimate, and the limits of the prescreen."""
+
+    initial_raw_share: float = 1.0  # weight of the annotated box: no repair
+    min_prescreen_annotations: int = 500  # with fewer the result of a prescreen is arbitrary
+    max_device_feature_bytes: int = 2**31  # larger features of a prescreen stay on the host
+
+
+MEND = MendConstants()
 
 
 class Mend(EstimatingMethod):
@@ -68,7 +77,7 @@ class Mend(EstimatingMethod):
         # Changes are in place, because a captured step holds addresses.
         self._state: dict[str, Tensor] = {
             "queue": equations.empty_queue(settings.queue_length, device),
-            "keep": torch.full((), INITIAL_RAW_SHARE, device=device),
+            "keep": torch.full((), MEND.initial_raw_share, device=device),
             "alpha": torch.zeros((), device=device),
             "noise": torch.zeros((), device=device),
             "vote_error": torch.zeros((), device=device),
@@ -76,22 +85,22 @@ class Mend(EstimatingMethod):
             "border": torch.zeros(1 + NUM_BINS, dtype=torch.float64, device=device),
         }
         self._beta: float | None = None
-        self._set_box_repair(INITIAL_RAW_SHARE)
+        self._set_box_repair(MEND.initial_raw_share)
 
     @property
     def wants_prescreen(self) -> bool:
         """Whether labels are repaired and the dataset is large enough for a prescreen."""
         is_wanted = self.mends_labels and self.settings.prescreen_weight > 0
-        return is_wanted and self.estimator.num_annotations >= MIN_PRESCREEN_ANNOTATIONS
+        return is_wanted and self.estimator.num_annotations >= MEND.min_prescreen_annotations
 
     def prescreen(self, box_features: BoxFeatures) -> Mapping[str, Any]:
         """Judge the labels before the first step, by the backbone's features of their boxes."""
         settings, labels = self.settings, box_features.labels
-        if len(labels) < MIN_PRESCREEN_ANNOTATIONS:
+        if len(labels) < MEND.min_prescreen_annotations:
             return {}
         belief = Belief(self.rates.label, settings.full_matrix, settings.initial_label_noise)
         features = box_features.features
-        if features.nbytes <= MAX_DEVICE_FEATURE_BYTES:
+        if features.nbytes <= MEND.max_device_feature_bytes:
             features = features.to(self._state["keep"].device)
         result = equations.prescreen_labels(
             features, labels, box_features.folds, self.estimator.num_labels, belief
@@ -128,7 +137,7 @@ class Mend(EstimatingMethod):
             outcome = outcome._replace(
                 roi=outcome.roi._replace(soft=self._warm_up_targets(annotations))
             )
-            return self._add_box_targets(outcome, annotations, INITIAL_RAW_SHARE)
+            return self._add_box_targets(outcome, annotations, MEND.initial_raw_share)
         refined = judged._replace(
             boxes=boxes, num_candidates=num_candidates, matched=matches.matched
         )

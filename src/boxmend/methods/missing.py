@@ -4,6 +4,7 @@ As background they would train the detector to overlook such objects, so they ar
 not become annotations here; `boxmend audit` proposes those.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,9 +17,17 @@ from boxmend.methods import equations
 from boxmend.methods.protocol import BatchAnnotations
 from boxmend.methods.votes import Matches
 
-ANNOTATED_MIN_IOU = 0.3  # with an annotation; such a proposal belongs to that annotation
-SAME_OBJECT_IOU = 0.5  # between two proposals; above it they belong to one object
-MAX_PER_IMAGE = 20  # objects
+
+@dataclass(frozen=True)
+class MissingObjectConstants:
+    """The overlaps that separate objects, and their number."""
+
+    annotated_min_iou: float = 0.3  # with an annotation; the proposal then belongs to it
+    same_object_iou: float = 0.5  # between two proposals; above it they belong to one object
+    max_per_image: int = 20  # objects
+
+
+MISSING = MissingObjectConstants()
 
 
 class UnannotatedObjects(NamedTuple):
@@ -41,13 +50,13 @@ def find_missing_objects(
     boxes = equations.boxes_of_class(scores.boxes.float(), labels)  # [B, P, 4]
     is_annotated = (annotations.is_box | annotations.is_ignored)[..., None]  # [B, A, 1]
     overlaps = pairwise_iou(annotations.boxes, boxes)  # [B, A, P]
-    is_near = ((overlaps >= ANNOTATED_MIN_IOU) & is_annotated).any(1)
+    is_near = ((overlaps >= MISSING.annotated_min_iou) & is_annotated).any(1)
     is_eligible = matches.is_proposal & (score >= min_score) & ~is_near
     ranks = torch.where(is_eligible, score, -1).argsort(dim=1, descending=True, stable=True)
     boxes = boxes.take_along_dim(ranks[..., None], dim=1)
     is_eligible = is_eligible.take_along_dim(ranks, dim=1)
-    is_first, _ = suppress(boxes, is_eligible, overlap=SAME_OBJECT_IOU)
-    first = is_first.int().argsort(dim=1, descending=True, stable=True)[:, :MAX_PER_IMAGE]
+    is_first, _ = suppress(boxes, is_eligible, overlap=MISSING.same_object_iou)
+    first = is_first.int().argsort(dim=1, descending=True, stable=True)[:, : MISSING.max_per_image]
     is_object = is_first.take_along_dim(first, dim=1)
     boxes = boxes.take_along_dim(first[..., None], dim=1)
     return UnannotatedObjects(inert_boxes(boxes, is_object), is_object)

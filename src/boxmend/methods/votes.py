@@ -10,6 +10,8 @@ from boxmend.detector.boxes import clipped_boxes, sides_of_edges
 from boxmend.methods import equations
 from boxmend.methods.protocol import BatchAnnotations
 
+SIDES_PER_SHIFT = 6  # edges are shifted by a sixth of their side to measure the pull
+
 
 class Matches(NamedTuple):
     """The matched boxes of annotations and the proposals of their images."""
@@ -178,7 +180,7 @@ def _vote(
 def _shifts(annotations: BatchAnnotations) -> Tensor:
     """Return a sixth of the side for each edge, with a sign from the bits of the row; [B, A, 4]."""
     bits = torch.stack([annotations.rows >> bit & 1 for bit in range(4)], dim=-1)  # [B, A, 4]
-    return (2 * bits - 1) * sides_of_edges(annotations.boxes) / 6
+    return (2 * bits - 1) * sides_of_edges(annotations.boxes) / SIDES_PER_SHIFT
 
 
 def _where_repaired(

@@ -5,9 +5,8 @@ of an audit, and writes the dataset with these changes only. `revert` restores t
 place.
 """
 
-import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +14,32 @@ import numpy as np
 
 from boxmend.auditing.fixes.run_fixes import ensure_fixes, has_verdicts
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.staging import ensure_vacant, stage_folder
-from boxmend.data.fingerprint import ensure_unchanged
+from boxmend.data.files.staging import ensure_vacant
 from boxmend.data.formats import FORMATS
-from boxmend.data.formats.writing import SaveResult, WriteOptions, native_format, write_into
+from boxmend.data.formats.writing import SaveResult, WriteOptions, native_format
 from boxmend.data.types import Floats
-from boxmend.errors import OutputError, UsageError
-from boxmend.repair import patches
-from boxmend.repair.changes import ApplySettings, Changes, TakenFixes, mend
+from boxmend.errors import UsageError
+from boxmend.repair.changes import ApplySettings, Changes, TakenFixes
 from boxmend.repair.from_fixes import changes_from_fixes
-from boxmend.repair.from_visits import changes_from_visits
-from boxmend.repair.listing import changes_csv
+from boxmend.repair.from_visits import changes_from_ledger
+from boxmend.repair.mended import make_mended, write_mended
 from boxmend.repair.reverting import CHANGES_FILE, PATCH_FILE, revert
 from boxmend.runs.folder import Run
-from boxmend.runs.history import SETTLING_COLUMNS, read_history
 from boxmend.runs.opening import is_audit, open_finished_run, read_dataset
-from boxmend.runs.settling import settle
 
 __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "revert"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Applied:
     """The result of `apply`."""
 
     saved: SaveResult
     changes: Changes
     num_annotations: int
+
+    def __repr__(self) -> str:
+        return f"Applied({str(self.saved.out)!r}): {self.to_json()}"
 
     @property
     def taken(self) -> TakenFixes | None:
@@ -117,26 +115,9 @@ def apply(
     if uses_fixes:
         changes = changes_from_fixes(source, dataset, settings)
     else:
-        settlement = settle(dataset, read_history(source, dataset, SETTLING_COLUMNS))
-        changes = changes_from_visits(settlement, settings)
-        del settlement  # frees all visits
-    return Applied(_write(target, dataset, changes, name, options), changes, len(dataset))
-
-
-def _write(
-    out: Path, dataset: Dataset, changes: Changes, format: str, options: WriteOptions
-) -> SaveResult:
-    """Write the changed dataset, the list of changes, and the patch for `revert`."""
-    repaired, listing = mend(dataset, changes, format), changes_csv(dataset, changes)
-    with stage_folder(out, sync=options.sync) as folder:
-        saved = write_into(folder, repaired, format, options, out=out)
-        _ensure_names_unused(saved)
-        patch = patches.encode(_make_patches(folder, dataset, saved, options))
-        for file, content in ((CHANGES_FILE, listing), (PATCH_FILE, patch)):
-            with (folder / file).open("xb") as stream:
-                stream.write(content)
-        ensure_unchanged(dataset)
-    return saved
+        changes = changes_from_ledger(source, dataset, settings)
+    saved = write_mended(make_mended(dataset, changes, name), target, name, options)
+    return Applied(saved, changes, len(dataset))
 
 
 def _uses_fixes(run: Run, settings: ApplySettings) -> bool:
@@ -144,40 +125,6 @@ def _uses_fixes(run: Run, settings: ApplySettings) -> bool:
     if settings.precision is not None or is_audit(run):
         return True
     return not settings.needs_visits and has_verdicts(run)
-
-
-def _ensure_names_unused(saved: SaveResult) -> None:
-    for name in (CHANGES_FILE, PATCH_FILE):
-        if name in saved.files:
-            raise OutputError(
-                f"{saved.out}: the dataset has an annotation file {name}, the name of a file that "
-                "`apply` writes; rename the annotation file"
-            )
-
-
-def _make_patches(
-    folder: Path, dataset: Dataset, saved: SaveResult, options: WriteOptions
-) -> dict[str, patches.FilePatch]:
-    """Return the patches from the files in `folder` to those of the unchanged dataset.
-
-    The unchanged dataset is written to a temporary folder, and the files are compared.
-    """
-    unchanged = folder / f".{PATCH_FILE}.unchanged"
-    unchanged.mkdir()
-    try:
-        files = write_into(
-            unchanged, dataset, saved.format, replace(options, images_as="none"), out=saved.out
-        ).files
-        return {
-            name: patches.make_patch(
-                (unchanged / name).read_bytes() if name in files else None,
-                (folder / name).read_bytes() if name in saved.files else None,
-            )
-            for name in {**saved.files, **files}
-            if files.get(name) != saved.files.get(name)
-        }
-    finally:
-        shutil.rmtree(unchanged)
 
 
 def _mean(values: Floats) -> float | None:

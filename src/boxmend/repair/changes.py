@@ -10,6 +10,7 @@ import numpy as np
 from boxmend.auditing.fixes.choosing import KINDS_BY_OPTION, check_precision
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.dataset import Dataset, Note
+from boxmend.data.describing import describe
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 
@@ -20,7 +21,7 @@ MARK_COLUMNS = {"coco": "is_crowd", "voc": "is_difficult"}  # exclude from train
 
 @dataclass(frozen=True)
 class ApplySettings:
-    """Which changes to write: of settled visits, or, with a precision, of fixes."""
+    """The choice of changes: of a training's visits or, with a precision, of fixes."""
 
     only: str | Sequence[str] | None = None
     """Kinds of changes: "labels", "boxes", for fixes also "missing", "spurious", "duplicates", or
@@ -58,20 +59,20 @@ class ApplySettings:
             )
 
     def wants(self, word: str) -> bool:
-        """Return whether this kind of change is wanted."""
+        """Return whether changes of this kind are made."""
         return self.only is None or word in self.only
 
     @property
     def needs_visits(self) -> bool:
-        """Return whether an option is set that applies to settled visits only."""
+        """Return whether an option is set that applies to visits of a training only."""
         return self.min_confidence > 0 or self.discarded != "keep"
 
     def check_for_fixes(self) -> None:
         """Raise a UsageError for options that do not apply to fixes."""
         if self.needs_visits:
             raise UsageError(
-                "--min-confidence and --discarded apply to settled visits, not to fixes; choose "
-                "fixes by --precision and --only"
+                "--min-confidence and --discarded apply to the visits of a training, not to fixes; "
+                "choose fixes by --precision and --only"
             )
 
     def check_for_settling(self) -> None:
@@ -84,9 +85,11 @@ class ApplySettings:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TakenFixes:
     """The fixes that `apply` writes, with the answers of people."""
+
+    __repr__ = describe
 
     fixes: Fixes  # [t] with people's labels and boxes, and updated probabilities
     is_accepted: Mask  # [t] whether people accepted the fix
@@ -94,13 +97,15 @@ class TakenFixes:
     expected_precision: float | None
     num_left: int  # left for review
     num_likely: int  # of those, with an annotation that is more likely wrong than not
-    yields: dict[float, dict[str, int]]  # fixes that several precisions take, by kind in words
+    yields: dict[float, dict[str, int]]  # fixes that several precisions take, by kind as text
     num_stale: int  # verdicts on fixes that no longer exist
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Changes:
     """The annotations that change, one row each: first those of the dataset, then added ones."""
+
+    __repr__ = describe
 
     rows: Rows  # [c] of the dataset; added annotations have rows from its length on
     image_rows: Rows  # [c] of the dataset's images

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,8 +31,22 @@ REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> Changes:
     """Return the changes of the chosen fixes of a run; verdicts of people have priority."""
-    fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
+    path = run.path / VERDICTS_FILE
+    return changes_from_table(read_run_fixes(run, dataset), answers, dataset, settings, path)
+
+
+def changes_from_table(
+    fixes: Fixes,
+    answers: Mapping[str, Verdict],
+    dataset: Dataset,
+    settings: ApplySettings,
+    verdicts_path: Path,
+) -> Changes:
+    """Return the changes of the fixes that are chosen; `answers` are people's verdicts by fix.
+
+    `verdicts_path` is for messages.
+    """
     precision = DEFAULT_PRECISION if settings.precision is None else settings.precision
     kinds = tuple(settings.only or KINDS_BY_OPTION)
     chosen = choose_fixes(fixes, answers, precision, kinds)
@@ -41,7 +55,7 @@ def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> C
     is_given = np.array([_has_label_and_box(verdict) for verdict in verdicts], np.bool_)
     is_given = is_given.reshape(-1, 2)
     taken = TakenFixes(
-        fixes=_apply_answers(run.path / VERDICTS_FILE, dataset, proposed, verdicts),
+        fixes=_apply_answers(verdicts_path, dataset, proposed, verdicts),
         is_accepted=np.array([verdict is not None for verdict in verdicts], np.bool_),
         is_removal=np.isin(proposed.kinds, REMOVALS) & ~is_given.any(axis=1),
         expected_precision=chosen.expected_precision,

@@ -3,9 +3,18 @@
 import numpy as np
 
 from boxmend.data.boxes import compute_iou
+from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Mask
 from boxmend.repair.changes import ApplySettings, Changes
-from boxmend.runs.settling import Settlement
+from boxmend.runs.folder import Run
+from boxmend.runs.history import SETTLING_COLUMNS, read_history
+from boxmend.runs.settling import Settlement, settle
+
+
+def changes_from_ledger(run: Run, dataset: Dataset, wanted: ApplySettings | None = None) -> Changes:
+    """Return the changes of a training run; its visits are settled and then freed."""
+    settlement = settle(dataset, read_history(run, dataset, SETTLING_COLUMNS))
+    return changes_from_visits(settlement, wanted)
 
 
 def changes_from_visits(settlement: Settlement, wanted: ApplySettings | None = None) -> Changes:

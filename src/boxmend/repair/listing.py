@@ -1,17 +1,21 @@
-"""The list of changes as a CSV file that is safe to open in a spreadsheet."""
+"""The list of changes, as a table and as a CSV file that is safe to open in a spreadsheet."""
 
 import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from boxmend.auditing.fixes.table import Kind
+from boxmend.auditing.fixes.table import Kind, to_shown_table
+from boxmend.data.arrow_columns import take_values, to_id_values, to_texts
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.formats.documents import format_number
-from boxmend.data.types import Floats, Rows
+from boxmend.data.table import Table, make_table
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.repair.changes import Changes, TakenFixes
 
 SIDES = ("x1", "y1", "x2", "y2")
@@ -48,10 +52,56 @@ def changes_csv(dataset: Dataset, changes: Changes) -> bytes:
     return file.getvalue().encode("utf-8", "backslashreplace")
 
 
+def changes_table(dataset: Dataset, changes: Changes) -> Table:
+    """Return the changes as a table, one row per annotation, or per fix.
+
+    The old columns of an added annotation and the new columns of a removed one are null. Ids are
+    those of the original dataset.
+    """
+    taken = changes.taken
+    if taken is not None:
+        labels, boxes = _blank(taken.is_removal, taken.fixes.new_labels, taken.fixes.new_boxes)
+        table = to_shown_table(dataset, replace(taken.fixes, new_labels=labels, new_boxes=boxes))
+        table = table.drop_columns(["iou_gain"]).append_column(
+            "is_accepted", pa.array(taken.is_accepted)
+        )
+        return Table(table, "changes", {"kind": tuple(kind.words for kind in Kind)})
+    rows = changes.rows
+    is_removed = changes.is_discarded & (changes.discarded == "drop")
+    new_labels, new_boxes = _blank(is_removed, changes.labels, changes.boxes)
+    names, files = to_texts(dataset.label_names), to_texts(dataset.images.file_names)
+    columns = {
+        "file_name": take_values(files, changes.image_rows),
+        "annotation_id": take_values(to_id_values(dataset.annotation_ids), rows),
+        "old_label": take_values(names, dataset.labels[rows]),
+        "new_label": take_values(names, new_labels),
+        "iou": _shares(np.where(is_removed, np.nan, changes.iou)),
+        "confidence": _shares(changes.confidences),
+        "reason": to_texts(changes.reasons),
+        "image_id": take_values(to_id_values(dataset.images.ids), changes.image_rows),
+        **_box_arrays("old", dataset.boxes[rows]),
+        **_box_arrays("new", new_boxes),
+        "is_discarded": pa.array(changes.is_discarded),
+    }
+    return make_table(columns, "changes")
+
+
+def _blank(is_removed: Mask, labels: Rows, boxes: Floats) -> tuple[Rows, Floats]:
+    """Return new labels and boxes without those of removed annotations."""
+    return np.where(is_removed, UNKNOWN, labels), np.where(is_removed[:, None], np.nan, boxes)
+
+
+def _box_arrays(when: str, boxes: Floats) -> dict[str, pa.Array]:
+    return {f"{when}_{side}": _shares(boxes[:, k]) for k, side in enumerate(SIDES)}
+
+
+def _shares(values: Floats) -> pa.Array:
+    return pa.array(values, mask=np.isnan(values))
+
+
 def _annotation_columns(dataset: Dataset, changes: Changes) -> dict[str, Iterable[str]]:
     rows, is_removed = changes.rows, changes.is_discarded & (changes.discarded == "drop")
-    new_labels = np.where(is_removed, UNKNOWN, changes.labels)
-    new_boxes = np.where(is_removed[:, None], np.nan, changes.boxes)
+    new_labels, new_boxes = _blank(is_removed, changes.labels, changes.boxes)
     return {
         **_id_columns(dataset, rows, changes.image_rows),
         **_value_columns(dataset, "old", dataset.labels[rows], dataset.boxes[rows]),
@@ -64,8 +114,7 @@ def _annotation_columns(dataset: Dataset, changes: Changes) -> dict[str, Iterabl
 
 def _fix_columns(dataset: Dataset, taken: TakenFixes) -> dict[str, Iterable[str]]:
     fixes, is_removal = taken.fixes, taken.is_removal
-    new_labels = np.where(is_removal, UNKNOWN, fixes.new_labels)
-    new_boxes = np.where(is_removal[:, None], np.nan, fixes.new_boxes)
+    new_labels, new_boxes = _blank(is_removal, fixes.new_labels, fixes.new_boxes)
     return {
         **_id_columns(dataset, fixes.rows, fixes.image_rows),
         "kind": (Kind(kind).words for kind in fixes.kinds.tolist()),

@@ -78,7 +78,7 @@ class Run:
             raise ValueError(f"metrics need an integer 'step', got {record.get('step')!r}")
         metric_lines.append(self.path / METRICS_FILE, _encode(plain))
 
-    def metrics(self) -> list[Record]:
+    def read_metrics(self) -> list[Record]:
         """Return all lines of `metrics.jsonl` without a torn last one."""
         return [record for _, record in metric_lines.read(self.path / METRICS_FILE)]
 

@@ -23,7 +23,7 @@ from boxmend.data.files.reading import open_file
 from boxmend.errors import DataError
 
 FILE = "checkpoint.pt"
-FORMAT = 2
+FORMAT_VERSION = 2
 """Of the file. Format 1, which has no number, is read through RENAMED_KEYS."""
 RENAMED_KEYS = {"passes": "epochs_done"}
 """Keys of a checkpoint by their names in format 1."""
@@ -104,8 +104,8 @@ def _find_problem(
     """Return what is missing in a checkpoint or differs from the expected weights, or None."""
     if not isinstance(state, dict):
         return f"it holds an object of type {type(state).__name__}"
-    if state.get("format", FORMAT) != FORMAT:
-        return f"its format is {state['format']!r}, and this version of boxmend reads {FORMAT}"
+    if (version := state.get("format", FORMAT_VERSION)) != FORMAT_VERSION:
+        return f"its format is {version!r}, and this version of boxmend reads {FORMAT_VERSION}"
     for part in PARTS:
         if part not in state:
             return f"it has no {part}"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.predictions import read_coco_results
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.describing import describe
 from boxmend.data.detections import Detections, SizedDetections
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
@@ -38,9 +39,11 @@ MAX_SUSPICIOUS_SHARE = 0.2  # of boxes, above which a note asks about the format
 Data = Dataset | str | Path | Sequence[str | Path]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The scores of detections. Figures are fractions, or None without an annotation to detect."""
+
+    __repr__ = describe
 
     figures: dict[str, float | None]
     """COCO's AP, AP50, .., AR_large, then voc_ap50_11point and voc_ap50_area."""

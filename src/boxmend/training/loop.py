@@ -121,7 +121,7 @@ class Training:
         """Return all that a checkpoint needs; call it in process 0, with nothing pending."""
         assert self.ledger is not None
         return {
-            "format": checkpoint.FORMAT,
+            "format": checkpoint.FORMAT_VERSION,
             "step": self.step,
             "epochs_done": self.epochs_done,
             "best": None if self.output.best is None else self.output.best.state(),

@@ -14,7 +14,7 @@ from boxmend.detector.describing import describe_boxes
 from boxmend.methods.table import BoxFeatures
 from boxmend.training.loader import Loader
 
-FOLDS = 5
+NUM_FOLDS = 5
 NOTE_INTERVAL_SECONDS = 20.0
 BATCH_SIZE = 16
 
@@ -61,8 +61,8 @@ def describe_annotations(
 
 
 def _split_images(dataset: Dataset, seed: int) -> NDArray[np.int64]:
-    """Return the fold [images] of every image; with fewer images than FOLDS, fewer folds."""
-    number = min(FOLDS, len(set(dataset.images.file_names)))
+    """Return the fold [images] of every image; with fewer images than NUM_FOLDS, fewer folds."""
+    number = min(NUM_FOLDS, len(set(dataset.images.file_names)))
     if number < 2:
         return np.zeros(len(dataset.images), np.int64)
     return assign_folds(dataset, FoldSettings(k=number, seed=seed))

@@ -18,6 +18,7 @@ from boxmend.data.fingerprint import ensure_unchanged, fingerprint
 from boxmend.data.formats import load
 from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
+from boxmend.repair.trained_runs import TrainedRun
 from boxmend.runs import folder as runs
 from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
@@ -35,6 +36,7 @@ from boxmend.training.card import make_card
 from boxmend.training.loop import Interrupted, Training, TrainingOutput, ensure_equal
 from boxmend.training.loop import train as run_loop
 from boxmend.training.processes import CONTINUE, Processes, join_processes
+from boxmend.training.progress import show_in_notebook
 from boxmend.training.recording import Listener
 from boxmend.training.validation import detect, ensure_scorable, score
 
@@ -52,14 +54,15 @@ def train(
     val: Dataset | Sequence[str] = (),
     resume: bool = False,
     log: Listener | None = None,
-) -> runs.Run:
+) -> TrainedRun:
     """Train a detector on a dataset, or on addresses of datasets; write the run into `out`.
 
     The final weights are scored on `val`; with `keep_best` the epoch with the best score is kept.
     `log` is called with dicts: first {"plan": ...}, then every line of metrics.jsonl (it has a
-    "step") and every {"note": text}, and {"summary": ...} at the end. An exception of `log` ends
-    the training, which can be resumed. Under torchrun all processes make the same call and train
-    together; only process 0 writes and calls `log`.
+    "step") and every {"note": text}, and {"summary": ...} at the end. Without `log`, a notebook
+    shows the progress. An exception of `log` ends the training, which can be resumed. Under
+    torchrun all processes make the same call and train together; only process 0 writes and calls
+    `log`.
     """
     settings = resolve_settings(settings or TrainSettings())
     with join_processes() as processes:
@@ -82,7 +85,8 @@ def train(
             run = processes.on_rank_zero(
                 lambda: runs.create(out, asdict(settings), run_facts, resume=resume)
             )
-            listener = _make_listener(run, log) if processes.is_rank_zero else _ignore
+            show = log or show_in_notebook(settings.epochs)
+            listener = _make_listener(run, show) if processes.is_rank_zero else _ignore
             validation = None
             if truth is not None:
                 validation = Validation(truth, dataset.label_names, settings, processes, listener)
@@ -91,7 +95,7 @@ def train(
                 training, state = make_training(settings, dataset, detector, processes, output)
             with _explain_write_error():
                 _run_to_end(training, state, validation, listener)
-        return run
+        return TrainedRun(run.path, dataset)
 
 
 @dataclass(frozen=True)

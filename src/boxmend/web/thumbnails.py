@@ -37,7 +37,7 @@ WINDOW_SCALE = 1.6  # sides of the window, relative to those of the box
 ASPECT = 4 / 3  # width to height of a picture, if the image is large enough
 MIN_WINDOW_SHARE = 0.2  # of the image's long side, so that a tiny object has some context
 JPEG_QUALITY = 75
-CACHE_VERSION = b"1"  # a change makes all pictures anew
+CACHE_VERSION = b"1"  # after a change all pictures are made again
 PICTURE_NAME = re.compile(r"[0-9a-f]{32}\.jpg")  # other files are never touched
 
 Size = tuple[int, int]  # width, height

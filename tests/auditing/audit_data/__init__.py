@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions import Predictions
+from boxmend.auditing.predictions import ResolvedPredictions
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.data.noise import NoiseSettings, disturb
@@ -29,7 +29,7 @@ class Audited:
     """A dataset, detections on its images by rows and labels of it, and the truth."""
 
     dataset: Dataset
-    predictions: Predictions
+    predictions: ResolvedPredictions
     truth: KnownTruth
 
 
@@ -54,7 +54,7 @@ def audited(name: str) -> Audited:
     table = _columns(name)
     row_of_image = {one: row for row, one in enumerate(dataset.images.ids.tolist())}
     image_rows = np.array([row_of_image[one] for one in table["image_id"].tolist()], np.int64)
-    predictions = Predictions(
+    predictions = ResolvedPredictions(
         image_rows=image_rows,
         labels=table["label"].astype(np.int64),
         scores=table["score"].astype(np.float64),

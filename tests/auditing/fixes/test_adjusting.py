@@ -1,4 +1,4 @@
-"""Probabilities after verdicts: curves by hand, weights by hand, and what nobody judged."""
+"""Probabilities after verdicts: curves and weights by hand, and unjudged fixes."""
 
 from math import exp, log
 
@@ -32,9 +32,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return dataset_in(tmp_path_factory.mktemp("data"))
 
 
-def said(*told: str, mode: str = "queue") -> dict[str, Verdict]:
-    given = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, told)]
-    return latest_verdicts(given)
+def make_verdicts(*answers: str, mode: str = "queue") -> dict[str, Verdict]:
+    parsed = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, answers)]
+    return latest_verdicts(parsed)
 
 
 def missing(shares: list[float], label: int = 0) -> list[Fix]:
@@ -69,98 +69,109 @@ def test_without_verdicts_probabilities_stay_as_they_are(dataset: Dataset) -> No
 
 def test_a_rejection_lowers_the_others_of_its_kind(dataset: Dataset) -> None:
     made = [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5), Fix("c", BOX, 2, 0.5)]
-    found = adjust_probabilities(table_of(dataset, made), said("a reject"))
-    assert found[0] == 0.0
-    assert odds(found[1]) == pytest.approx(shift_by_hand(is_right=False, number=1), abs=1e-6)
-    assert found[2] == 0.5
+    adjusted = adjust_probabilities(table_of(dataset, made), make_verdicts("a reject"))
+    assert adjusted[0] == 0.0
+    assert odds(adjusted[1]) == pytest.approx(shift_by_hand(is_right=False, number=1), abs=1e-6)
+    assert adjusted[2] == 0.5
 
 
-def test_an_accept_raises_the_others_by_the_share_that_nobody_judged(dataset: Dataset) -> None:
+def test_an_accept_raises_the_others_by_the_unjudged_share(dataset: Dataset) -> None:
     made = [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5), Fix("c", BOX, 2, 0.5)]
-    found = adjust_probabilities(table_of(dataset, made), said("a accept"))
-    assert found[0] == 1.0
+    adjusted = adjust_probabilities(table_of(dataset, made), make_verdicts("a accept"))
+    assert adjusted[0] == 1.0
     # One of the two fixes in this group is open, so the verdict counts a half.
-    assert odds(found[1]) == pytest.approx(shift_by_hand(is_right=True, number=0.5), abs=1e-6)
-    assert found[2] == 0.5
+    assert odds(adjusted[1]) == pytest.approx(shift_by_hand(is_right=True, number=0.5), abs=1e-6)
+    assert adjusted[2] == 0.5
 
 
 def test_verdicts_count_less_with_the_distance(dataset: Dataset) -> None:
     near, far = 1 / (1 + exp(-1)), 1 / (1 + exp(-3))
     fixes = table_of(dataset, missing([0.5, 0.5, near, far]))
-    found = adjust_probabilities(fixes, said("0 reject", "1 reject"))
+    adjusted = adjust_probabilities(fixes, make_verdicts("0 reject", "1 reject"))
     shift = shift_by_hand(is_right=False, number=2)
     # Shifts have the covariance 0.25 + 0.49 exp(-distance) with that of the verdicts.
-    assert odds(found[2]) - 1 == pytest.approx(shift * (0.25 + 0.49 * exp(-1)) / VARIANCE, abs=1e-6)
-    assert odds(found[3]) - 3 == pytest.approx(shift * (0.25 + 0.49 * exp(-3)) / VARIANCE, abs=1e-6)
+    assert odds(adjusted[2]) - 1 == pytest.approx(
+        shift * (0.25 + 0.49 * exp(-1)) / VARIANCE, abs=1e-6
+    )
+    assert odds(adjusted[3]) - 3 == pytest.approx(
+        shift * (0.25 + 0.49 * exp(-3)) / VARIANCE, abs=1e-6
+    )
 
 
 def test_groups_that_are_judged_completely_raise_nothing(dataset: Dataset) -> None:
     made = missing([0.9] * 20)  # a pattern
     made += [Fix(f"other{k}", MISSING, p_fix=0.9, label=1, box=PLACE) for k in range(20)]
     fixes = table_of(dataset, made)
-    found = adjust_probabilities(fixes, said(*(f"{k} accept" for k in range(20))))
-    assert found[20:] == pytest.approx([0.9] * 20)
-    found = adjust_probabilities(fixes, said(*(f"{k} accept" for k in range(19))))
-    assert found[20] > 0.901
-    found = adjust_probabilities(fixes, said(*(f"{k} reject" for k in range(20))))
-    assert found[20] < 0.4  # but they lower
+    adjusted = adjust_probabilities(fixes, make_verdicts(*(f"{k} accept" for k in range(20))))
+    assert adjusted[20:] == pytest.approx([0.9] * 20)
+    adjusted = adjust_probabilities(fixes, make_verdicts(*(f"{k} accept" for k in range(19))))
+    assert adjusted[20] > 0.901
+    adjusted = adjust_probabilities(fixes, make_verdicts(*(f"{k} reject" for k in range(20))))
+    assert adjusted[20] < 0.4  # but they lower
 
 
 def test_groups_end_where_the_log_odds_change_by_one(dataset: Dataset) -> None:
     inside, outside = 1 / (1 + exp(-2.9)), 1 / (1 + exp(-3.1))
-    told = said(*(f"{k} accept" for k in range(20)))
-    apart = adjust_probabilities(table_of(dataset, missing([inside] * 20 + [outside] * 20)), told)
+    verdicts = make_verdicts(*(f"{k} accept" for k in range(20)))
+    apart = adjust_probabilities(
+        table_of(dataset, missing([inside] * 20 + [outside] * 20)), verdicts
+    )
     assert apart[20:] == pytest.approx([outside] * 20)
-    same = adjust_probabilities(table_of(dataset, missing([outside] * 40)), told)
+    same = adjust_probabilities(table_of(dataset, missing([outside] * 40)), verdicts)
     assert same[20] > outside + 0.005
 
 
 def test_small_patterns_of_a_kind_are_one_group(dataset: Dataset) -> None:
     made = [Fix(f"{k}", MISSING, p_fix=0.9, label=k % 2, box=PLACE) for k in range(38)]
-    told = said(*(f"{k} accept" for k in range(0, 38, 2)))  # all 19 of the first pattern
-    assert adjust_probabilities(table_of(dataset, made), told)[1] > 0.91
+    verdicts = make_verdicts(
+        *(f"{k} accept" for k in range(0, 38, 2))
+    )  # all 19 of the first pattern
+    assert adjust_probabilities(table_of(dataset, made), verdicts)[1] > 0.91
 
 
 def test_one_surprise_may_be_a_slip_and_many_are_none(dataset: Dataset) -> None:
     fixes = table_of(dataset, missing([0.99] * 40))
-    found = adjust_probabilities(fixes, said("0 reject"))
-    assert 0.985 < found[1] < 0.99
-    found = adjust_probabilities(fixes, said(*(f"{k} reject" for k in range(20))))
-    assert found[20] < 0.7
+    adjusted = adjust_probabilities(fixes, make_verdicts("0 reject"))
+    assert 0.985 < adjusted[1] < 0.99
+    adjusted = adjust_probabilities(fixes, make_verdicts(*(f"{k} reject" for k in range(20))))
+    assert adjusted[20] < 0.7
 
 
 def test_the_order_stays_whatever_the_verdicts_say(dataset: Dataset) -> None:
     fixes = table_of(dataset, missing([0.99] * 60 + [0.3] * 60 + [0.95, 0.9, 0.5, 0.35]))
     turned = [f"{k} {'reject' if k < 60 else 'accept'}" for k in range(30)]
     turned += [f"{k} accept" for k in range(60, 90)]
-    found = adjust_probabilities(fixes, said(*turned))
-    assert (np.diff(found[120:]) <= 0).all()
-    assert found[30] >= found[95]
+    adjusted = adjust_probabilities(fixes, make_verdicts(*turned))
+    assert (np.diff(adjusted[120:]) <= 0).all()
+    assert adjusted[30] >= adjusted[95]
 
 
 def test_a_fix_accepted_with_another_label_was_not_right(dataset: Dataset) -> None:
     fixes = table_of(dataset, [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5)])
-    found = adjust_probabilities(fixes, {"a": Verdict("a", "accept", label="bus")})
-    assert found[0] == 1.0
-    assert found[1] < 0.5
+    adjusted = adjust_probabilities(fixes, {"a": Verdict("a", "accept", label="bus")})
+    assert adjusted[0] == 1.0
+    assert adjusted[1] < 0.5
 
 
 def test_a_whole_pattern_says_nothing_about_others(dataset: Dataset) -> None:
     fixes = table_of(dataset, [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5)])
-    assert adjust_probabilities(fixes, said("a accept", mode="pattern")).tolist() == [1.0, 0.5]
+    assert adjust_probabilities(fixes, make_verdicts("a accept", mode="pattern")).tolist() == [
+        1.0,
+        0.5,
+    ]
 
 
 def test_many_verdicts_teach_the_true_probabilities(dataset: Dataset) -> None:
     """Probabilities of a table that is far too sure of itself come out as people find them."""
     draws = np.random.default_rng(0)
-    told = draws.uniform(0.02, 0.98, 4000)
-    true = 1 / (1 + np.exp(-(0.6 * np.log(told / (1 - told)) - 1.5)))
+    stated = draws.uniform(0.02, 0.98, 4000)
+    true = 1 / (1 + np.exp(-(0.6 * np.log(stated / (1 - stated)) - 1.5)))
     is_right = draws.uniform(size=4000) < true
     answers = {str(k): Verdict(str(k), "accept" if is_right[k] else "reject") for k in range(2000)}
-    found = adjust_probabilities(table_of(dataset, missing(told.tolist())), answers)
-    assert np.abs(found[2000:] - true[2000:]).max() < 0.1
-    assert np.abs(found[2000:] - true[2000:]).mean() < 0.03
-    assert np.abs(told[2000:] - true[2000:]).max() > 0.3
+    adjusted = adjust_probabilities(table_of(dataset, missing(stated.tolist())), answers)
+    assert np.abs(adjusted[2000:] - true[2000:]).max() < 0.1
+    assert np.abs(adjusted[2000:] - true[2000:]).mean() < 0.03
+    assert np.abs(stated[2000:] - true[2000:]).max() > 0.3
 
 
 def reviewed(dataset: Dataset, name: str, order: str, slip_share: float) -> dict[str, Rest]:
@@ -187,7 +198,7 @@ def reviewed(dataset: Dataset, name: str, order: str, slip_share: float) -> dict
 
 @pytest.mark.parametrize("slip_share", [0.0, 0.05])
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_nobody_judged_is_as_precise_as_stated(
+def test_unjudged_fixes_are_as_precise_as_stated(
     dataset: Dataset, order: str, slip_share: float
 ) -> None:
     rest = reviewed(dataset, "calibrated", order, slip_share)[ALL_LIKELY]

@@ -28,9 +28,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return dataset_in(tmp_path_factory.mktemp("data"))
 
 
-def said(*told: str, mode: str = "queue") -> dict[str, Verdict]:
-    given = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, told)]
-    return latest_verdicts(given)
+def make_verdicts(*answers: str, mode: str = "queue") -> dict[str, Verdict]:
+    parsed = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, answers)]
+    return latest_verdicts(parsed)
 
 
 def ids(fixes: Fixes, answers: dict[str, Verdict], precision: float | None, *only: str) -> str:
@@ -56,7 +56,7 @@ def test_the_largest_set_whose_mean_reaches_the_precision_is_taken(dataset: Data
 
 
 def test_nothing_is_taken_of_nothing(dataset: Dataset) -> None:
-    chosen = choose_fixes(table_of(dataset, []), said("x accept"), 0.5)
+    chosen = choose_fixes(table_of(dataset, []), make_verdicts("x accept"), 0.5)
     assert (len(chosen.rows), chosen.expected_precision, chosen.num_left) == (0, None, 0)
 
 
@@ -96,7 +96,7 @@ def test_only_some_kinds_are_taken(dataset: Dataset) -> None:
     ]
     fixes = table_of(dataset, made)
     assert [ids(fixes, {}, 0.9, word) for word in KINDS_BY_OPTION] == ["l", "b", "m", "s", "d"]
-    assert ids(fixes, said("b accept"), 0.9, "labels", "spurious") == "ls"
+    assert ids(fixes, make_verdicts("b accept"), 0.9, "labels", "spurious") == "ls"
     for only, words in ((["names"], "'names'"), ([], "empty")):
         with pytest.raises(UsageError, match=words):
             choose_fixes(fixes, {}, 0.9, only)
@@ -111,7 +111,7 @@ def test_a_precision_that_is_no_share_is_refused(dataset: Dataset, precision: fl
 def test_people_go_before_the_model(dataset: Dataset) -> None:
     made = [Fix(name, LABEL, k, 0.5, label=2 - k % 2) for k, name in enumerate("abcd")]
     fixes = table_of(dataset, made)
-    answers = said("a accept", "b reject", mode="pattern")
+    answers = make_verdicts("a accept", "b reject", mode="pattern")
     assert ids(fixes, answers, 1.0) == "a"
     assert ids(fixes, answers, None) == "a"
     assert ids(fixes, answers, 0.0) == "acd"
@@ -122,7 +122,7 @@ def test_people_go_before_the_model(dataset: Dataset) -> None:
 def test_what_people_accepted_does_not_make_up_for_others(dataset: Dataset) -> None:
     made = [Fix("a", LABEL, 0, 0.5, label=1), Fix("b", BOX, 1, 0.5, box=(1, 2, 3, 4))]
     fixes = table_of(dataset, made)
-    assert ids(fixes, said("a accept", mode="pattern"), 0.75) == "a"
+    assert ids(fixes, make_verdicts("a accept", mode="pattern"), 0.75) == "a"
 
 
 @pytest.mark.parametrize(
@@ -150,20 +150,20 @@ def test_what_was_accepted_wins_and_of_both_the_later(dataset: Dataset) -> None:
     made = [Fix("label", LABEL, 0, 1.0), Fix("box", BOX, 0, 1.0), Fix("gone", SPURIOUS, 0, 0.1)]
     fixes = table_of(dataset, made)
 
-    def taken(*words: str) -> list[str]:
-        return [fixes.ids[row] for row in choose_fixes(fixes, said(*words), 0.95).rows]
+    def take_after(*words: str) -> list[str]:
+        return [fixes.ids[row] for row in choose_fixes(fixes, make_verdicts(*words), 0.95).rows]
 
-    assert taken() == ["label", "box"]
-    assert taken("gone accept") == ["gone"]
-    assert taken("gone accept", "label accept") == ["label", "box"]
-    assert taken("label accept", "gone accept") == ["gone"]
-    assert taken("label reject", "gone accept") == ["gone"]
+    assert take_after() == ["label", "box"]
+    assert take_after("gone accept") == ["gone"]
+    assert take_after("gone accept", "label accept") == ["label", "box"]
+    assert take_after("label accept", "gone accept") == ["gone"]
+    assert take_after("label reject", "gone accept") == ["gone"]
 
 
 def test_a_rejected_removal_does_not_stand_in_the_way(dataset: Dataset) -> None:
     fixes = table_of(dataset, [Fix("s", SPURIOUS, 0, 0.9), Fix("l", LABEL, 0, 0.5, label=1)])
-    assert ids(fixes, said("s reject"), 0.5) == "l"
-    assert ids(fixes, said("l accept"), 0.5) == "l"  # though the removal is quite probable
+    assert ids(fixes, make_verdicts("s reject"), 0.5) == "l"
+    assert ids(fixes, make_verdicts("l accept"), 0.5) == "l"  # though the removal is quite probable
 
 
 def test_a_removal_that_people_made_a_change_of_goes_with_other_changes(dataset: Dataset) -> None:
@@ -203,7 +203,7 @@ def test_fixes_for_review_are_likely_by_the_probability_of_an_error(dataset: Dat
     fixes = table_of(dataset, made)
     chosen = choose_fixes(fixes, {}, 1.0)
     assert (chosen.num_left, chosen.num_likely) == (3, 2)
-    chosen = choose_fixes(fixes, said("a reject"), 1.0)
+    chosen = choose_fixes(fixes, make_verdicts("a reject"), 1.0)
     assert (chosen.num_left, chosen.num_likely) == (2, 1)
     # Verdicts change both probabilities by as much.
     assert chosen.p_wrong[1] == pytest.approx(0.25 - 0.3 + chosen.p_fix[1])
@@ -219,15 +219,15 @@ def test_order_stays_and_all_are_probabilities_whatever_people_say(
     answers = data.draw(st.lists(st.sampled_from(["accept", "reject", ""]), min_size=12))
     made = [Fix(str(k), MISSING, p_fix=p, label=0, box=(1, 2, 3, 4)) for k, p in enumerate(shares)]
     fixes = table_of(dataset, made)
-    told = {str(k): Verdict(str(k), one) for k, one in enumerate(answers[: len(made)]) if one}
-    found = adjust_probabilities(fixes, told)
-    assert np.isfinite(found).all()
-    assert ((found >= 0) & (found <= 1)).all()
-    open_ones = [k for k in range(len(made)) if str(k) not in told]
+    verdicts = {str(k): Verdict(str(k), one) for k, one in enumerate(answers[: len(made)]) if one}
+    adjusted = adjust_probabilities(fixes, verdicts)
+    assert np.isfinite(adjusted).all()
+    assert ((adjusted >= 0) & (adjusted <= 1)).all()
+    open_ones = [k for k in range(len(made)) if str(k) not in verdicts]
     by_table = sorted(open_ones, key=lambda k: shares[k])
-    assert (np.diff(found[by_table]) >= -1e-12).all()
+    assert (np.diff(adjusted[by_table]) >= -1e-12).all()
     for precision in (0.5, 0.95):
-        chosen = choose_fixes(fixes, told, precision)
+        chosen = choose_fixes(fixes, verdicts, precision)
         taken = set(chosen.rows.tolist())
         assert {k for k, one in enumerate(answers[: len(made)]) if one == "accept"} <= taken
         assert not {k for k, one in enumerate(answers[: len(made)]) if one == "reject"} & taken
@@ -272,8 +272,8 @@ def test_precision_is_measured_on_the_sample_alone(dataset: Dataset) -> None:
         sample("f", "skip"),
         sample("gone", "accept"),  # of an earlier audit
     ]
-    found = measure_precision(fixes, verdicts)
-    assert {kind: one[:2] for kind, one in found.items()} == {
+    result = measure_precision(fixes, verdicts)
+    assert {kind: one[:2] for kind, one in result.items()} == {
         "all": (2, 3),
         "wrong label": (1, 2),
         "bad box": (1, 1),

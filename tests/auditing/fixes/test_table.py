@@ -37,12 +37,12 @@ def path(tmp_path: Path, dataset: Dataset) -> Path:
 
 def ensure_equal(one: Fixes, other: Fixes) -> None:
     for name, column in vars(one).items():
-        told = getattr(other, name)
+        other_column = getattr(other, name)
         if isinstance(column, list):
-            assert told == column
+            assert other_column == column
         else:
-            assert told.dtype == column.dtype
-            assert np.array_equal(told, column, equal_nan=column.dtype.kind == "f"), name
+            assert other_column.dtype == column.dtype
+            assert np.array_equal(other_column, column, equal_nan=column.dtype.kind == "f"), name
 
 
 @pytest.mark.parametrize("made", [MADE, []])
@@ -72,7 +72,7 @@ def test_a_take_is_of_all_columns(dataset: Dataset) -> None:
     ensure_equal(fixes.take(fixes.p_fix > 0.6), table_of(dataset, [MADE[0], MADE[3]]))
 
 
-def test_a_run_without_a_table_is_told_to_audit(tmp_path: Path, dataset: Dataset) -> None:
+def test_a_run_without_a_table_asks_for_an_audit(tmp_path: Path, dataset: Dataset) -> None:
     with pytest.raises(UsageError, match="`boxmend audit`"):
         read_fixes(tmp_path / FIXES_FILE, dataset, SHA)
 
@@ -83,13 +83,13 @@ def test_a_table_of_other_annotations_is_refused(path: Path, dataset: Dataset) -
 
 
 @pytest.mark.parametrize("end", [0, 3, 100, -1])
-def test_a_torn_file_is_told(path: Path, dataset: Dataset, end: int) -> None:
+def test_a_torn_file_is_reported(path: Path, dataset: Dataset, end: int) -> None:
     path.write_bytes(path.read_bytes()[:end])
     with pytest.raises(DataError, match=r"fixes.parquet: (cannot be read|is damaged).*audit again"):
         read_fixes(path, dataset, SHA)
 
 
-def test_something_else_is_told(path: Path, dataset: Dataset) -> None:
+def test_something_else_is_reported(path: Path, dataset: Dataset) -> None:
     pq.write_table(pa.table({"fix": ["a"]}), path)
     with pytest.raises(DataError, match="is not a table of fixes of version 1"):
         read_fixes(path, dataset, SHA)
@@ -152,7 +152,7 @@ def spoilt(path: Path, name: str, values: list[Any] | None) -> None:
         ("reason", None),
     ],
 )
-def test_a_damaged_table_is_told(
+def test_a_damaged_table_is_reported(
     path: Path, dataset: Dataset, name: str, values: list[Any] | None
 ) -> None:
     spoilt(path, name, values)

@@ -1,4 +1,4 @@
-"""People's verdicts: a file that is only ever appended to, and what stands in the end."""
+"""People's verdicts: a file that only grows, and the verdicts that count in the end."""
 
 import hashlib
 import json
@@ -31,15 +31,15 @@ def test_a_run_without_the_file_has_no_verdicts(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_line_says_only_what_is_told(tmp_path: Path) -> None:
+def test_a_line_has_only_the_given_keys(tmp_path: Path) -> None:
     append_verdicts(tmp_path, [Verdict("a", "reject"), LABELLED])
     first, second = (tmp_path / VERDICTS_FILE).read_bytes().splitlines()
     body = b'{"fix": "a", "verdict": "reject", "mode": "queue"'
     digest = f'"digest": "sha256:{hashlib.sha256(body).hexdigest()}"'
     assert first == body + b", " + digest.encode() + b"}"
-    told = json.loads(second)
-    del told["digest"]
-    assert told == {
+    document = json.loads(second)
+    del document["digest"]
+    assert document == {
         "fix": "a",
         "verdict": "accept",
         "label": "Stra\xdfe \udc80",
@@ -112,8 +112,8 @@ def test_lines_without_digests_are_verdicts_too(
     line = b'{"fix": "old", "verdict": "accept"}\n'
     (tmp_path / VERDICTS_FILE).write_bytes(line * 3)
     append_verdicts(tmp_path, [Verdict("new", "reject")])
-    assert [one.fix for one in read_verdicts(tmp_path)] == ["old", "old", "old", "new"]
-    assert [one.getMessage().count("3 of its lines") for one in caplog.records] == [1]
+    assert [verdict.fix for verdict in read_verdicts(tmp_path)] == ["old", "old", "old", "new"]
+    assert [record.getMessage().count("3 of its lines") for record in caplog.records] == [1]
 
 
 def test_an_edited_line_is_named(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
             append_verdicts(tmp_path, [Verdict(f"{name}{k}", "accept"), Verdict("x", "reject")])
 
     threads = [threading.Thread(target=give, args=(name,)) for name in "ab"]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     for one in threads:
         one.join()
     read = read_verdicts(tmp_path)
@@ -179,7 +179,7 @@ def test_a_line_that_is_no_verdict_is_named(tmp_path: Path, line: bytes) -> None
         read_verdicts(tmp_path)
 
 
-def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_or_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / VERDICTS_FILE).mkdir()
     with pytest.raises(DataError, match="cannot be read"):
         read_verdicts(tmp_path)
@@ -188,16 +188,16 @@ def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full disk")
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     os.symlink("/dev/full", tmp_path / VERDICTS_FILE)
     with pytest.raises(OutputError, match="could not be written"):
         append_verdicts(tmp_path, [LABELLED])
 
 
-def answers(*told: str) -> dict[str, str]:
+def answers(*texts: str) -> dict[str, str]:
     """What stands after these, given as "fix answer", by fix."""
-    given = [Verdict(fix, answer) for fix, answer in map(str.split, told)]
-    return {fix: one.answer for fix, one in latest_verdicts(given).items()}
+    parsed = [Verdict(fix, answer) for fix, answer in map(str.split, texts)]
+    return {fix: one.answer for fix, one in latest_verdicts(parsed).items()}
 
 
 def test_the_later_verdict_stands() -> None:
@@ -205,9 +205,9 @@ def test_the_later_verdict_stands() -> None:
 
 
 def test_what_stands_is_in_the_order_in_which_it_was_given() -> None:
-    told = ["a accept", "b accept", "c accept", "a reject", "b skip", "c reject", "c undo"]
-    given = [Verdict(fix, answer) for fix, answer in map(str.split, told)]
-    assert list(latest_verdicts(given)) == ["b", "c", "a"]
+    texts = ["a accept", "b accept", "c accept", "a reject", "b skip", "c reject", "c undo"]
+    parsed = [Verdict(fix, answer) for fix, answer in map(str.split, texts)]
+    assert list(latest_verdicts(parsed)) == ["b", "c", "a"]
 
 
 def test_an_undo_takes_back_the_last_one_of_its_fix() -> None:

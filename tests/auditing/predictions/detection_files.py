@@ -33,7 +33,7 @@ def catalogue(
     labels: Mapping[int | str, int] | None = None,
     label_names: Sequence[str] = ("cat", "dog"),
 ) -> Catalogue:
-    """Two images with ids 7 and 3, and classes cat (18) and dog (1), unless told otherwise."""
+    """Two images with ids 7 and 3, and classes cat (18) and dog (1), unless given."""
     return Catalogue(
         images({"a.jpg": 7, "b.jpg": 3} if names is None else names),
         label_names,

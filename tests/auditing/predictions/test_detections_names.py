@@ -13,8 +13,8 @@ PLACES = {"val/000001.jpg": 11, "val/000002.jpg": 12, "test/000002.jpg": 13, "x.
 
 
 def row(folder: Path, names: dict[str, int | str], **entry: Any) -> int:
-    told = {key: value for key, value in (GOOD | entry).items() if value is not ...}
-    return int(read_exactly(written(folder, [told]), catalogue(names)).image_rows[0])
+    values = {key: value for key, value in (GOOD | entry).items() if value is not ...}
+    return int(read_exactly(written(folder, [values]), catalogue(names)).image_rows[0])
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def row(folder: Path, names: dict[str, int | str], **entry: Any) -> int:
         ("x.y", 3),
     ],
 )
-def test_an_image_is_told_by_id_name_or_stem(
+def test_an_image_is_identified_by_id_name_or_stem(
     tmp_path: Path, identity: int | str, expected: int
 ) -> None:
     assert row(tmp_path, dict(PLACES), image_id=identity) == expected
@@ -98,17 +98,17 @@ def test_a_number_may_be_a_file_name_where_ids_are_no_numbers(tmp_path: Path) ->
         ({"category_id": 999, "category_name": "dog"}, 1),
     ],
 )
-def test_a_class_is_told_by_number_or_name(
+def test_a_class_is_identified_by_number_or_name(
     tmp_path: Path, entry: dict[str, Any], expected: int
 ) -> None:
-    told = {key: value for key, value in (GOOD | entry).items() if value is not ...}
-    assert read_exactly(written(tmp_path, [told]), catalogue()).labels.tolist() == [expected]
+    values = {key: value for key, value in (GOOD | entry).items() if value is not ...}
+    assert read_exactly(written(tmp_path, [values]), catalogue()).labels.tolist() == [expected]
 
 
 def test_a_class_whose_name_is_a_number_goes_before_that_number(tmp_path: Path) -> None:
     known = catalogue(labels={1: 0, 2: 1}, label_names=("2", "1"))
-    for told, expected in ((1, 0), ("1", 1), ("2", 0)):
-        path = written(tmp_path, [GOOD | {"category_id": told}])
+    for category, expected in ((1, 0), ("1", 1), ("2", 0)):
+        path = written(tmp_path, [GOOD | {"category_id": category}])
         assert read_exactly(path, known).labels.tolist() == [expected]
 
 

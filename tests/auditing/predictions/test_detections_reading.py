@@ -19,35 +19,35 @@ def test_columns_are_those_of_the_file_in_its_order(tmp_path: Path) -> None:
         {"image_id": 3, "category_id": 1, "bbox": [10, 20, 30, 40], "score": 0.25},
         {"image_id": 7, "category_id": 18, "bbox": [0.5, 1.5, 2, 0], "score": 3},
     ]
-    found = read_exactly(written(tmp_path, entries), catalogue())
-    assert found.image_rows.tolist() == [1, 0]
-    assert found.labels.tolist() == [1, 0]
-    assert found.scores.tolist() == [0.25, 3.0]  # a score need not be a probability
-    assert found.boxes.tolist() == [[10, 20, 40, 60], [0.5, 1.5, 2.5, 1.5]]
-    assert found.sizes.tolist() == [[30, 40], [2, 0]]  # a box without area is one, too
-    kinds = [column.dtype for column in vars(found).values()]
+    predictions = read_exactly(written(tmp_path, entries), catalogue())
+    assert predictions.image_rows.tolist() == [1, 0]
+    assert predictions.labels.tolist() == [1, 0]
+    assert predictions.scores.tolist() == [0.25, 3.0]  # a score need not be a probability
+    assert predictions.boxes.tolist() == [[10, 20, 40, 60], [0.5, 1.5, 2.5, 1.5]]
+    assert predictions.sizes.tolist() == [[30, 40], [2, 0]]  # a box without area is one, too
+    kinds = [column.dtype for column in vars(predictions).values()]
     assert kinds == [np.int64, np.int64, np.float64, np.float64, np.float64]
 
 
 def test_widths_survive_to_the_last_bit(tmp_path: Path) -> None:
     entry = GOOD | {"bbox": [0.1, 0.7, 0.2, 0.1]}
-    found = read_exactly(written(tmp_path, [entry]), catalogue())
-    assert found.sizes.tolist() == [[0.2, 0.1]]
-    assert (found.boxes[:, 2:] - found.boxes[:, :2]).tolist() != [[0.2, 0.1]]
+    predictions = read_exactly(written(tmp_path, [entry]), catalogue())
+    assert predictions.sizes.tolist() == [[0.2, 0.1]]
+    assert (predictions.boxes[:, 2:] - predictions.boxes[:, :2]).tolist() != [[0.2, 0.1]]
 
 
 @pytest.mark.parametrize("content", [[], {"annotations": []}, {"predictions": []}, " [ ]\n"])
 def test_no_detections_are_a_fine_answer(tmp_path: Path, content: Any) -> None:
-    found = read_exactly(written(tmp_path, content), catalogue())
-    assert len(found.labels) == 0
-    assert found.boxes.shape == (0, 4)
-    assert found.sizes.shape == (0, 2)
+    predictions = read_exactly(written(tmp_path, content), catalogue())
+    assert len(predictions.labels) == 0
+    assert predictions.boxes.shape == (0, 4)
+    assert predictions.sizes.shape == (0, 2)
 
 
 @pytest.mark.parametrize("key", ["annotations", "predictions"])
 def test_the_list_may_lie_in_an_object(tmp_path: Path, key: str) -> None:
-    found = read_exactly(written(tmp_path, {"info": {"x": [1]}, key: [GOOD]}), catalogue())
-    assert found.scores.tolist() == [0.5]
+    predictions = read_exactly(written(tmp_path, {"info": {"x": [1]}, key: [GOOD]}), catalogue())
+    assert predictions.scores.tolist() == [0.5]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_the_list_may_lie_in_an_object(tmp_path: Path, key: str) -> None:
     ],
 )
 def test_other_keys_are_passed_over(tmp_path: Path, extra: dict[str, Any]) -> None:
-    found = read_exactly(written(tmp_path, [GOOD, GOOD | extra]), catalogue())
-    assert found.image_rows.tolist() == [0, 0]
-    assert found.boxes.tolist() == [[1, 2, 31, 42]] * 2
+    predictions = read_exactly(written(tmp_path, [GOOD, GOOD | extra]), catalogue())
+    assert predictions.image_rows.tolist() == [0, 0]
+    assert predictions.boxes.tolist() == [[1, 2, 31, 42]] * 2
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
@@ -76,9 +76,9 @@ def test_encodings_that_shells_write_do_no_harm(tmp_path: Path, encoding: str) -
 def test_many_portions_are_put_together_in_order(tmp_path: Path) -> None:
     n = 2 * ENTRIES_PER_PORTION + 5
     entries = [GOOD | {"score": k / n, "image_id": (3, 7)[k % 2]} for k in range(n)]
-    found = read_exactly(written(tmp_path, entries), catalogue())
-    assert found.scores.tolist() == [k / n for k in range(n)]
-    assert found.image_rows.tolist() == [1 - k % 2 for k in range(n)]
+    predictions = read_exactly(written(tmp_path, entries), catalogue())
+    assert predictions.scores.tolist() == [k / n for k in range(n)]
+    assert predictions.image_rows.tolist() == [1 - k % 2 for k in range(n)]
 
 
 finite = st.floats(-1e6, 1e6)
@@ -100,17 +100,17 @@ def test_what_is_written_is_what_is_read(
     tmp_path_factory: pytest.TempPathFactory, entries: list[dict[str, Any]]
 ) -> None:
     path = written(tmp_path_factory.mktemp("any"), entries)
-    found = read_exactly(path, catalogue())
-    assert found.scores.tolist() == [one["score"] for one in entries]
-    assert found.sizes.tolist() == [list(one["bbox"][2:]) for one in entries]
-    assert found.boxes[:, :2].tolist() == [list(one["bbox"][:2]) for one in entries]
+    predictions = read_exactly(path, catalogue())
+    assert predictions.scores.tolist() == [entry["score"] for entry in entries]
+    assert predictions.sizes.tolist() == [list(entry["bbox"][2:]) for entry in entries]
+    assert predictions.boxes[:, :2].tolist() == [list(entry["bbox"][:2]) for entry in entries]
     rows = [
-        0 if "file_name" in one else {"b": 1, "3": 1}.get(str(one["image_id"])[0], 0)
-        for one in entries
+        0 if "file_name" in entry else {"b": 1, "3": 1}.get(str(entry["image_id"])[0], 0)
+        for entry in entries
     ]
-    assert found.image_rows.tolist() == rows
+    assert predictions.image_rows.tolist() == rows
     labels = [
-        1 if "category_name" in one else {"cat": 0, "18": 0}.get(str(one["category_id"]), 1)
-        for one in entries
+        1 if "category_name" in entry else {"cat": 0, "18": 0}.get(str(entry["category_id"]), 1)
+        for entry in entries
     ]
-    assert found.labels.tolist() == labels
+    assert predictions.labels.tolist() == labels

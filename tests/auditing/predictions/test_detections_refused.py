@@ -1,4 +1,4 @@
-"""Files of detections that cannot be used, and what is said about them."""
+"""Unusable files of detections, and the messages about them."""
 
 import json
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_an_entry_nested_beyond_all_measure_is_refused_or_passed_over(tmp_path: 
         read_exactly(written(tmp_path, f"[{deep}]"), catalogue())
 
 
-def test_more_digits_than_python_reads_are_told_by_their_key(tmp_path: Path) -> None:
+def test_more_digits_than_python_reads_are_reported_by_their_key(tmp_path: Path) -> None:
     long = json.dumps(GOOD).replace("0.5", "9" * 5000)
     with pytest.raises(DataError, match=r"detection 0 .*score is Infinity, not a finite number"):
         read_exactly(written(tmp_path, f"[{long}]"), catalogue())
@@ -112,13 +112,13 @@ def test_more_digits_than_python_reads_are_told_by_their_key(tmp_path: Path) -> 
     assert len(read_exactly(written(tmp_path, f"[{beside}]"), catalogue()).labels) == 1
 
 
-def test_the_first_wrong_detection_is_the_one_that_is_told(tmp_path: Path) -> None:
+def test_the_first_wrong_detection_is_the_one_that_is_reported(tmp_path: Path) -> None:
     entries = [GOOD, GOOD | {"score": "high"}, GOOD | {"bbox": []}]
     with pytest.raises(DataError, match=r"detection 1 .*score"):
         read_exactly(written(tmp_path, entries), catalogue())
 
 
-def test_the_place_is_told_also_where_a_file_is_read_the_slow_way(tmp_path: Path) -> None:
+def test_the_place_is_reported_also_where_a_file_is_read_the_slow_way(tmp_path: Path) -> None:
     entries = [GOOD | {"area": NAN}, *[GOOD] * (ENTRIES_PER_PORTION + 1), GOOD | {"image_id": 8}]
     with pytest.raises(
         DataError, match=f"detection {ENTRIES_PER_PORTION + 2} .*no image with image_id 8"
@@ -135,7 +135,7 @@ def test_the_place_is_told_also_where_a_file_is_read_the_slow_way(tmp_path: Path
         ("x" * 5000, DataError, "cannot be read"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told(
+def test_a_file_that_cannot_be_read_is_reported(
     tmp_path: Path, name: str, kind: type[BoxmendError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):

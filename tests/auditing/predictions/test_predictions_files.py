@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from boxmend.auditing.predictions import Predictions, read_predictions
+from boxmend.auditing.predictions import ResolvedPredictions, read_predictions
 from boxmend.errors import BoxmendError, DataError, UsageError
 from tests.auditing.predictions.prediction_worlds import (
     LABEL_NAMES,
@@ -44,7 +44,7 @@ def written(path: Path, **changes: Any) -> Path:
     return path
 
 
-def same(a: Predictions, b: Predictions) -> bool:
+def same(a: ResolvedPredictions, b: ResolvedPredictions) -> bool:
     names = ("image_rows", "labels", "scores", "folds")
     return np.allclose(a.boxes, b.boxes) and all(
         getattr(a, one).tolist() == getattr(b, one).tolist() for one in names

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmend.auditing.predictions import Predictions, read_predictions
+from boxmend.auditing.predictions import ResolvedPredictions, read_predictions
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError
 from tests.auditing.predictions.prediction_worlds import (
@@ -25,7 +25,7 @@ from tests.auditing.predictions.prediction_worlds import (
 Sides = list[float]
 
 
-def by_hand(found: Predictions, dataset: Dataset) -> None:
+def by_hand(found: ResolvedPredictions, dataset: Dataset) -> None:
     """Every annotation was found, with its label and one pixel off."""
     order = np.lexsort((found.scores, found.image_rows))
     assert np.allclose(found.boxes[order], expected_boxes(), atol=1e-6)

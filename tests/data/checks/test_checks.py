@@ -24,7 +24,9 @@ def test_an_annotation_that_could_not_be_read_is_not_reported_again_for_its_box(
     dataset = dataset_of([(NAN,) * 4, (NAN,) * 4])
     reported = Finding("malformed", "a polygon", "data", annotation_id=101)
     findings = check(replace(dataset, findings=(reported,)), open_images=False)
-    assert [one.annotation_id for one in findings if one.kind == "box-not-finite"] == [102]
+    assert [finding.annotation_id for finding in findings if finding.kind == "box-not-finite"] == [
+        102
+    ]
 
 
 def test_a_clean_dataset_has_no_findings() -> None:
@@ -126,7 +128,7 @@ def test_what_the_reader_reported_comes_first_and_is_not_reported_again() -> Non
 def test_shares_of_an_image_of_unknown_size_are_not_a_fault_of_the_box() -> None:
     boxes, sizes = [[NAN] * 4] * 3, [(100, 80), (0, 0)]
     dataset = dataset_of(boxes, image_rows=[0, 1, UNKNOWN], sizes=sizes, format="yolo")
-    assert [one.annotation_id for one in find_findings(dataset, *BOX_ERRORS)] == [101]
+    assert [finding.annotation_id for finding in find_findings(dataset, *BOX_ERRORS)] == [101]
     repaired, _ = repair(dataset)
     assert repaired.annotation_ids.tolist() == [102, 103]
     pixels = dataset_of(boxes, image_rows=[0, 1, UNKNOWN], sizes=sizes, format="voc")
@@ -180,7 +182,9 @@ def test_duplicates_are_those_that_a_plain_search_finds(
     dataset = dataset_of(boxes, image_rows=images, sizes=[(100, 80)] * 3)
     keys = list(zip(images, boxes, strict=True))
     expected = [101 + k for k, key in enumerate(keys) if key in keys[:k]]
-    assert [one.annotation_id for one in find_findings(dataset, "duplicate-box")] == expected
+    assert [
+        finding.annotation_id for finding in find_findings(dataset, "duplicate-box")
+    ] == expected
 
 
 def test_every_image_without_annotations_is_reported() -> None:

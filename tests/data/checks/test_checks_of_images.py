@@ -33,7 +33,7 @@ def make_exif(orientation: int) -> Image.Exif:
 def image_kinds(dataset: Dataset) -> list[tuple[str, str | None]]:
     skipped = {"no-annotations", "class-imbalance"}
     findings = check(dataset, jobs=1)
-    return [(one.kind, one.image) for one in findings if one.kind not in skipped]
+    return [(finding.kind, finding.image) for finding in findings if finding.kind not in skipped]
 
 
 def test_whole_images_of_the_recorded_size_give_no_findings(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_after_repair_no_box_error_is_left_and_the_input_is_as_before(
     rows = data.draw(st.lists(st.integers(-1, 1), min_size=len(boxes), max_size=len(boxes)))
     dataset = dataset_of(boxes, image_rows=rows, sizes=sizes)
     before = dataset.boxes.tobytes()
-    faulty = {one.annotation_id for one in find_findings(dataset, *BOX_ERRORS)}
+    faulty = {finding.annotation_id for finding in find_findings(dataset, *BOX_ERRORS)}
     repaired, repairs = repair(dataset)
     assert find_findings(repaired, *BOX_ERRORS) == []
     assert {one.annotation_id for one in repairs} == faulty

@@ -112,7 +112,9 @@ def test_ids_pair_in_any_order_and_with_any_boxes() -> None:
     b = dataset_of([(3, 0, 0, MOVED), (1, 0, 0, APART), (2, 0, 0, BOX)])
     comparison = compare(a, b)
     assert counts(comparison) == (1, 0, 2, 0, 0, 0)
-    assert [(one.annotation_id, one.iou) for one in comparison.differences] == [(1, 0.0), (2, 0.0)]
+    assert [
+        (difference.annotation_id, difference.iou) for difference in comparison.differences
+    ] == [(1, 0.0), (2, 0.0)]
 
 
 def test_ids_on_one_side_only_are_added_or_removed() -> None:
@@ -207,8 +209,8 @@ def test_equally_many_in_an_image_pair_by_position() -> None:
     b = voc([(0, 0, 0, MOVED), (0, 0, 1, low)])  # overlap alone would pair MOVED with MOVED
     comparison = compare(a, b)
     assert counts(comparison) == (0, 0, 2, 0, 0, 0)
-    assert [one.annotation_id for one in comparison.differences] == ["0:0", "0:1"]
-    assert [one.new_annotation_id for one in comparison.differences] == ["0:0", "0:1"]
+    assert [difference.annotation_id for difference in comparison.differences] == ["0:0", "0:1"]
+    assert [difference.new_annotation_id for difference in comparison.differences] == ["0:0", "0:1"]
 
 
 def test_otherwise_the_largest_overlap_pairs_and_the_others_are_added_or_removed() -> None:
@@ -216,7 +218,9 @@ def test_otherwise_the_largest_overlap_pairs_and_the_others_are_added_or_removed
     a = voc([(0, 0, 0, APART), (0, 0, 0, MOVED), (0, 0, 0, BOX)])
     comparison = compare(a, voc([(0, 0, 0, near)]))
     assert counts(comparison) == (0, 0, 1, 0, 0, 2)
-    changed = next(one for one in comparison.differences if one.kinds == ("box",))
+    changed = next(
+        difference for difference in comparison.differences if difference.kinds == ("box",)
+    )
     assert (changed.old_box, changed.iou) == (BOX, 360 / 440)
 
 
@@ -226,7 +230,11 @@ def test_the_assignment_is_best_as_a_whole_not_pair_by_pair() -> None:
     # one: left 40/80, right 45/75; two: left 5/115, right 40/80. The best pair is no good start.
     a = voc([(0, 0, 0, one), (0, 0, 0, two)])
     comparison = compare(a, voc([(0, 0, 0, right), (0, 0, 0, left), (0, 0, 0, APART)]))
-    pairs = {each.old_box: each.new_box for each in comparison.differences if each.old_box}
+    pairs = {
+        difference.old_box: difference.new_box
+        for difference in comparison.differences
+        if difference.old_box
+    }
     assert pairs == {one: left, two: right}
 
 
@@ -256,7 +264,7 @@ def test_images_of_very_many_annotations_are_paired_too() -> None:
     again: Annotation = (0, 0, 0, (0.0, 0.0, 4.0, 3.0))  # wants the partner of the first one
     comparison = compare(voc([*entries, again]), voc([*moved[::-1], *[(0, 0, 1, FAR)] * 2]))
     assert counts(comparison) == (0, 0, len(grid), 0, 2, 1)
-    assert {one.iou for one in comparison.differences} == {12 / 20, None}
+    assert {difference.iou for difference in comparison.differences} == {12 / 20, None}
 
 
 # Images
@@ -318,7 +326,8 @@ def test_differences_come_image_by_image() -> None:
     )
     differences = compare(a, b).differences
     summary = [
-        (one.image, one.kinds, one.annotation_id, one.new_annotation_id) for one in differences
+        (difference.image, difference.kinds, difference.annotation_id, difference.new_annotation_id)
+        for difference in differences
     ]
     assert summary == [
         ("0.jpg", ("label",), 2, 2),
@@ -377,7 +386,9 @@ def test_every_annotation_is_counted_and_the_reverse_comparison_mirrors(
     if formats == ("coco", "coco"):
         assert (there.added - there.removed) == (back.removed - back.added)
     assert (a.boxes.tobytes(), b.boxes.tobytes()) == before
-    assert all(one.iou is None or 0 <= one.iou <= 1 for one in there.differences)
+    assert all(
+        difference.iou is None or 0 <= difference.iou <= 1 for difference in there.differences
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -401,5 +412,7 @@ def test_with_ids_exactly_the_changed_annotations_are_reported(
     boxes[rows] = [1.5, 2.5, 3.5, 4.5]
     labels[rows] = np.where(labels[rows] == 0, 1, 0)
     comparison = compare(a, replace(a, boxes=boxes, labels=labels))
-    assert {one.annotation_id for one in comparison.differences} == {drawn[k][0] for k in rows}
+    assert {difference.annotation_id for difference in comparison.differences} == {
+        drawn[k][0] for k in rows
+    }
     assert comparison.label_changed == comparison.box_changed == len(rows)

@@ -28,7 +28,7 @@ TABLE = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 
 
 def notes(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.name == digests.__name__]
+    return [record.getMessage() for record in caplog.records if record.name == digests.__name__]
 
 
 def with_flipped_bit(data: bytes, bit: int) -> bytes:

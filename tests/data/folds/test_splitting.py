@@ -69,7 +69,7 @@ def test_the_split_is_the_same_on_every_machine() -> None:
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 5), order=st.permutations(range(15)), k=st.integers(2, 5))
 def test_the_order_of_images_does_not_matter(seed: int, order: list[int], k: int) -> None:
-    labels = [[one % 3] * (one % 2 + 1) for one in range(15)]
+    labels = [[number % 3] * (number % 2 + 1) for number in range(15)]
     names = names_of(15)
     plain = assign_folds(dataset(names, labels), FoldSettings(k, seed))
     moved = dataset([names[one] for one in order], [labels[one] for one in order])

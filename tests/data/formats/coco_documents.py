@@ -220,15 +220,15 @@ def documents(draw: st.DrawFn) -> bytes:
     top: dict[str, Any] = {
         "images": [
             [
-                ('"id"', str(one)),
-                ('"file_name"', f'"{one}.jpg"'),
+                ('"id"', str(image)),
+                ('"file_name"', f'"{image}.jpg"'),
                 ('"width"', "64"),
                 ('"height"', "48"),
                 ('"license"', "1"),
             ]
-            for one in images
+            for image in images
         ],
-        "annotations": [draw(annotations(one, images)) for one in ids],
+        "annotations": [draw(annotations(annotation_id, images)) for annotation_id in ids],
         "categories": [
             [('"supercategory"', '"thing"'), ('"name"', json.dumps(name)), ('"id"', str(k))]
             for k, name in enumerate(LABELS, 1)

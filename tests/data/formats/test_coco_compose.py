@@ -185,9 +185,9 @@ def test_coco_joined_with_another_format_is_written_as_new_and_says_what_it_lose
     saved = kept.save(tmp_path / "out", allow_lossy=True)
     assert saved.annotation_ids.tolist() == [1, 2]
     top = json.loads((saved.out / "instances_train.json").read_text())
-    assert [one["bbox"] for one in top["annotations"]] == [[1, 2, 3, 4], [1, 2, 2, 2]]
+    assert [annotation["bbox"] for annotation in top["annotations"]] == [[1, 2, 3, 4], [1, 2, 2, 2]]
     assert (top["annotations"][0]["truncated"], top["annotations"][0]["occluded"]) == (1, True)
-    assert [one["category_id"] for one in top["annotations"]] == [1, 1]
+    assert [annotation["category_id"] for annotation in top["annotations"]] == [1, 1]
     assert len(top["images"]) == 2
 
 

@@ -109,10 +109,14 @@ def test_any_entries_become_columns_of_their_number(
     dataset = read_bytes(json.dumps(top).encode())
     assert (len(dataset), len(dataset.images)) == (len(annotations), len(images))
     assert len(dataset.label_names) == len(set(dataset.label_names)) == len(categories)
-    reported = {one.annotation_id for one in dataset.findings if one.kind == "box-not-finite"}
+    reported = {
+        finding.annotation_id for finding in dataset.findings if finding.kind == "box-not-finite"
+    }
     is_bad = ~np.isfinite(dataset.boxes).all(axis=1)
     assert reported == set(dataset.annotation_ids[is_bad].tolist())
-    json.dumps([[one.kind, one.message, one.annotation_id] for one in dataset.findings])
+    json.dumps(
+        [[finding.kind, finding.message, finding.annotation_id] for finding in dataset.findings]
+    )
 
 
 ENTRIES = 400_000  # more than a megabyte of JSON, below which nothing is counted

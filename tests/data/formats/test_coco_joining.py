@@ -133,9 +133,9 @@ def test_changes_are_written_in_joined_files_too(both: Dataset, tmp_path: Path) 
     assert list_annotations(again) == list_annotations(more)
     assert sorted(saved.annotation_ids.tolist()) == sorted(again.annotation_ids.tolist())
     top = json.loads((tmp_path / "out/instances_train+val.json").read_text())
-    assert [one["name"] for one in top["categories"]] == ["cat", "dog", "cow"]
+    assert [category["name"] for category in top["categories"]] == ["cat", "dog", "cow"]
     assert top["annotations"][2]["boxmend"] == {"stale": ["segmentation"]}
-    assert [one["image_id"] for one in top["annotations"]] == [1, 1, 12, 13, 13]
+    assert [annotation["image_id"] for annotation in top["annotations"]] == [1, 1, 12, 13, 13]
 
 
 def test_annotations_are_put_into_a_first_file_that_has_none(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_unchanged_documents_are_written_byte_for_byte(data: bytes) -> None:
     assert save_to_bytes(read_bytes(data)) == data
 
 
-def moved(pairs: Pairs, box: NDArray[np.float64], changed: set[int], choice: str) -> None:
+def move_boxes(pairs: Pairs, box: NDArray[np.float64], changed: set[int], choice: str) -> None:
     """Make the changes to a parsed annotation that follow from a moved box."""
     x1, y1, x2, y2 = box.tolist()
     sides = [x1, y1, x2 - x1, y2 - y1]
@@ -93,7 +93,7 @@ def apply(dataset: Dataset, row: int, change: dict[str, Any], pairs: Pairs, choi
         dataset.labels[row] = change["label"]
         set_value(pairs, "category_id", Lit(change["label"] + 1))
     if changed:
-        moved(pairs, dataset.boxes[row], changed, choice)
+        move_boxes(pairs, dataset.boxes[row], changed, choice)
     return bool(changed) or is_flagged or is_regraded or is_relabelled
 
 

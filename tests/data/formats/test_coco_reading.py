@@ -257,7 +257,7 @@ def test_columns_equal_those_of_pythons_json(data: bytes) -> None:
     assert [label + 1 for label in dataset.labels.tolist()] == [e["category_id"] for e in entries]
     assert dataset.is_crowd.tolist() == [bool(entry.get("iscrowd")) for entry in entries]
     boxes = [(x, y, x + w, y + h) for x, y, w, h in (entry["bbox"] for entry in entries)]
-    assert dataset.boxes.tolist() == [list(map(float, one)) for one in boxes]
+    assert dataset.boxes.tolist() == [list(map(float, box)) for box in boxes]
 
 
 def test_reading_leaves_the_file_as_before(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def entries(*changes: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_the_area_of_the_document_counts_if_it_is_valid(tmp_path: Path) -> None:
     area_values: list[Any] = [7, 0, 2.5, None, -1, "9", 1e999, [3]]
-    annotations = entries({}, *({"area": one} for one in area_values))
+    annotations = entries({}, *({"area": value} for value in area_values))
     areas, sizes = measure_annotations(boxmend.load(two_images(tmp_path, annotations=annotations)))
     assert areas.tolist() == [2.0, 7.0, 0.0, 2.5, 2.0, *[pytest.approx(2.0)] * 4]
     assert sizes[:5].tolist() == [[0.2, 10.0]] * 5  # to the last bit

@@ -171,7 +171,10 @@ def test_yolo_has_no_place_for_notes(tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_text("train: images/train\nval: images/train\nnames: [a]\n")
     dataset = load(tmp_path)
     plain, with_note = (
-        {one.path: b"".join(one.pieces) for one in yolo.build_documents(each, "flag")}
+        {
+            document.path: b"".join(document.pieces)
+            for document in yolo.build_documents(each, "flag")
+        }
         for each in (dataset, add_notes(dataset, 0))
     )
     assert plain == with_note

@@ -181,7 +181,7 @@ def test_a_filename_that_leads_out_is_reported_and_not_followed(
     root = voc_folder(tmp_path / "voc", {"1": make_document(filename)})
     dataset = read(root)
     assert dataset.images.file_names == ["1.jpg"]
-    assert [(one.kind, one.image) for one in dataset.findings] == [("unsafe-name", "1")]
+    assert [(finding.kind, finding.image) for finding in dataset.findings] == [("unsafe-name", "1")]
 
 
 def test_images_are_found_in_the_given_folder_or_the_usual_ones(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_missing_names_and_boxes_are_findings_and_their_rows_stay(tmp_path: Path
     dataset = read(voc_folder(tmp_path, {"1": objects(nameless, boxless)}))
     assert dataset.labels.tolist() == [UNKNOWN, 0]
     assert_array_equal(np.isnan(dataset.boxes).all(1), [False, True])
-    assert [(one.kind, one.annotation_id) for one in dataset.findings] == [
+    assert [(finding.kind, finding.annotation_id) for finding in dataset.findings] == [
         ("malformed", "1:0"),
         ("box-not-finite", "1:1"),
     ]

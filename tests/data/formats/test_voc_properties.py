@@ -33,7 +33,7 @@ class Layout:
     boxes: list[list[float]]
 
     def encoded(self) -> bytes:
-        texts = [one if isinstance(one, str) else one.text for one in self.pieces]
+        texts = [piece if isinstance(piece, str) else piece.text for piece in self.pieces]
         return "".join(texts).encode(self.codec, "xmlcharrefreplace")
 
 

@@ -102,13 +102,15 @@ def test_findings_name_file_line_and_annotation(tmp_path: Path) -> None:
     put(tmp_path / "labels/x.txt", "0 .5 .5 .1 .1\n\n7 .5 .5 .1 .1\n0 .5 .5 .1 .1 .99\n0 0 0 inf 1")
     put(tmp_path / "data.yaml", "train: images\nnames: [a]\n")
     dataset = read(tmp_path)
-    assert [(one.kind, one.annotation_id, one.message[:7]) for one in dataset.findings] == [
+    assert [
+        (finding.kind, finding.annotation_id, finding.message[:7]) for finding in dataset.findings
+    ] == [
         ("unknown-category", "train/x:1", "line 3:"),
         ("malformed", "train/x:2", "line 4:"),
         ("box-not-finite", "train/x:3", "line 5:"),
     ]
-    assert {one.file for one in dataset.findings} == {str(tmp_path / "labels/x.txt")}
-    assert {one.image for one in dataset.findings} == {"x.png"}
+    assert {finding.file for finding in dataset.findings} == {str(tmp_path / "labels/x.txt")}
+    assert {finding.image for finding in dataset.findings} == {"x.png"}
     assert dataset.labels.tolist() == [0, UNKNOWN, 0, 0]
     assert np.isnan(dataset.boxes[2:]).all()
     with pytest.raises(DataError, match="train/x:1"):
@@ -123,7 +125,7 @@ def test_an_image_that_cannot_be_opened_leaves_its_boxes_unknown(tmp_path: Path)
         put(tmp_path / f"labels/{name}.txt", "0 .5 .5 .1 .1")
     put(tmp_path / "data.yaml", "train: images\nnames: [a]\n")
     dataset = read(tmp_path)
-    assert [(one.kind, Path(one.file).name) for one in dataset.findings] == [
+    assert [(finding.kind, Path(finding.file).name) for finding in dataset.findings] == [
         ("unreadable-image", "x.png"),
         ("missing-image", "y.png"),
         ("missing-image", "z.png"),
@@ -400,7 +402,7 @@ def test_no_files_end_in_anything_but_findings_or_a_boxmend_error(
             message, paths = str(root), {"data.yaml"}
             try:
                 dataset = yolo.read(path, None, ReadOptions(polygons="box"))
-                paths = {one.path for one in yolo.build_documents(dataset, "flag")}
+                paths = {document.path for document in yolo.build_documents(dataset, "flag")}
             except BoxmendError as error:
                 message = str(error)
             assert str(root) in message

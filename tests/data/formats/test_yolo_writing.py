@@ -65,7 +65,10 @@ def foreign(names: list[str], splits: list[str], group: int = 0) -> Dataset:
 
 
 def save_to_memory(dataset: Dataset) -> dict[str, bytes]:
-    return {one.path: b"".join(one.pieces) for one in yolo.build_documents(dataset, "flag")}
+    return {
+        document.path: b"".join(document.pieces)
+        for document in yolo.build_documents(dataset, "flag")
+    }
 
 
 def test_a_dataset_of_another_format_becomes_new_files() -> None:
@@ -165,7 +168,8 @@ def test_composed_files_are_read_back(tmp_path: Path) -> None:
         (tmp_path / path).write_bytes(data)
     again = load(tmp_path)
     order = [
-        yolo.assign_annotation_ids(dataset).tolist().index(one) for one in again.annotation_ids
+        yolo.assign_annotation_ids(dataset).tolist().index(annotation_id)
+        for annotation_id in again.annotation_ids
     ]
     assert sorted(order) == [0, 1, 2, 3]
     np.testing.assert_allclose(again.boxes, dataset.boxes[order], atol=1e-5)

@@ -61,7 +61,10 @@ def read(root: Path, split: str | None = None, images: Path | None = None) -> Da
 
 
 def save_to_memory(dataset: Dataset) -> dict[str, bytes]:
-    return {one.path: b"".join(one.pieces) for one in voc.build_documents(dataset, "flag")}
+    return {
+        document.path: b"".join(document.pieces)
+        for document in voc.build_documents(dataset, "flag")
+    }
 
 
 def read_back(dataset: Dataset, root: Path) -> Dataset:

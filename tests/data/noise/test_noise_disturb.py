@@ -103,7 +103,7 @@ def test_the_noise_of_a_small_dataset_never_changes(settings: NoiseSettings, exp
 )
 def test_counts_are_exact_for_any_rates(n: int, rates: tuple[float, ...], seed: int) -> None:
     label_rate, gone, new, twice, subset = rates
-    given = NoiseSettings(
+    settings = NoiseSettings(
         labels=f"symmetric:{label_rate}",
         missing=gone,
         spurious=new,
@@ -111,14 +111,14 @@ def test_counts_are_exact_for_any_rates(n: int, rates: tuple[float, ...], seed: 
         subset=subset,
         seed=seed,
     )
-    noisy = disturb(many(n), given)
+    noisy = disturb(many(n), settings)
     assert noisy.counts["eligible"] == n
     assert noisy.counts["missing"] == round(gone * n)
     assert noisy.counts["spurious"] == round(new * n)
     assert noisy.counts["duplicate"] == min(round(twice * n), n - round(gone * n))
     assert noisy.counts["annotations_after"] == len(noisy.dataset)
     assert noisy.counts["annotations_before"] == n
-    alone = NoiseSettings(labels=given.labels, subset=subset, seed=seed)
+    alone = NoiseSettings(labels=settings.labels, subset=subset, seed=seed)
     inside = round(subset * n)
     assert disturb(many(n), alone).counts["labels_changed"] == round(label_rate * inside)
 
@@ -268,7 +268,7 @@ def test_a_dataset_of_one_label_is_refused(labels: str) -> None:
         disturb(many(10, num_labels=1), NoiseSettings(labels=labels))
 
 
-def spoiled() -> Dataset:
+def noisy_dataset() -> Dataset:
     """Forty annotations: 0..4 crowd, 5..9 difficult, 10 and 11 without label or image, 12 NaN."""
     clean = many(40)
     clean.is_crowd[:5] = True
@@ -281,7 +281,7 @@ def spoiled() -> Dataset:
 
 
 def test_ignored_and_broken_annotations_stay_exactly_as_they_are() -> None:
-    clean = spoiled()
+    clean = noisy_dataset()
     everything = NoiseSettings(
         labels="symmetric:1", boxes="uniform:0.4", missing=0.5, spurious=1, duplicate=1
     )

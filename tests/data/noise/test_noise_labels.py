@@ -89,7 +89,7 @@ def test_the_smallest_keys_are_those_that_a_matrix_confuses() -> None:
 
 
 def test_largest_remainders_are_rounded_up() -> None:
-    # 0.43, 0.33 and 0.24 of 10: 4 + 3 + 2, and the tenth goes to the remainder .4
+    # 0.43, 0.33 and 0.24 of 10: 4 + 3 + 2, and the tenth goes to the remainder 0.4
     assert apportion([0.43, 0.33, 0.24], 10) == [4, 3, 3]
     assert apportion([0.5, 0.5], 3) == [2, 1]
     assert apportion([0.29, 0.71], 100) == [29, 71]  # 0.29 * 100 is below 29 in floats

@@ -9,7 +9,7 @@ from boxmend.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("values", "message"),
     [
         ({"labels": "symetric:0.4"}, r"labels is 'symetric:0.4'; expected symmetric, pair, matrix"),
         ({"labels": "symmetric"}, r"labels is 'symmetric'; .* like symmetric:0.4"),
@@ -39,13 +39,13 @@ from boxmend.errors import UsageError
         ({"seed": 0.5}, r"seed is 0.5"),
     ],
 )
-def test_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        NoiseSettings(**given)
+        NoiseSettings(**values)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "values",
     [
         {},
         {"labels": "symmetric:0", "boxes": "uniform:0"},
@@ -53,16 +53,16 @@ def test_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None
         {"labels": "matrix:C:\\not\\there.csv", "boxes": "jitter:1"},  # looked at when used
     ],
 )
-def test_settings_within_their_bounds_are_accepted(given: dict[str, Any]) -> None:
-    assert NoiseSettings(**given).labels == given.get("labels")
+def test_settings_within_their_bounds_are_accepted(values: dict[str, Any]) -> None:
+    assert NoiseSettings(**values).labels == values.get("labels")
 
 
 def test_settings_that_came_later_are_in_the_record_only_where_they_are_set() -> None:
     assert [*NoiseSettings().to_json()] == [
         *("labels", "boxes", "missing", "spurious", "duplicate", "subset", "seed", "clip")
     ]
-    given = NoiseSettings(look_alikes=0.1, look_alike_pairs=("car/van",), spurious_at="part")
-    record = given.to_json()
+    settings = NoiseSettings(look_alikes=0.1, look_alike_pairs=("car/van",), spurious_at="part")
+    record = settings.to_json()
     assert record["look_alikes"] == 0.1
     assert record["look_alike_pairs"] == ["car/van"]
     assert record["spurious_at"] == "part"

@@ -150,7 +150,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "t").read_text() == "mine"
 
 
-def altered(column: str, values: Any, metadata: dict[str, str] | None = None) -> Any:
+def alter_column(column: str, values: Any, metadata: dict[str, str] | None = None) -> Any:
     """A table like a truth of one annotation, with one column replaced."""
     data = {
         "annotation_id": pa.array([1]),
@@ -172,29 +172,43 @@ def altered(column: str, values: Any, metadata: dict[str, str] | None = None) ->
 
 
 def test_an_unaltered_table_is_read(tmp_path: Path) -> None:
-    pq.write_table(altered("label", pa.array([0])), tmp_path / "t")
+    pq.write_table(alter_column("label", pa.array([0])), tmp_path / "t")
     assert read_truth(tmp_path / "t").labels.tolist() == [0]
 
 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (altered("label", pa.array([0]), {}), "not a truth file of version 1"),
-        (altered("label", pa.array([0]), {"boxmend.truth": "2"}), "not a truth file of version 1"),
-        (altered("label", pa.array([0]), {"boxmend.truth": "1"}), "label names are missing"),
+        (alter_column("label", pa.array([0]), {}), "not a truth file of version 1"),
         (
-            altered("label", pa.array([0]), {"boxmend.truth": "1", "boxmend.label_names": "[1"}),
+            alter_column("label", pa.array([0]), {"boxmend.truth": "2"}),
+            "not a truth file of version 1",
+        ),
+        (alter_column("label", pa.array([0]), {"boxmend.truth": "1"}), "label names are missing"),
+        (
+            alter_column(
+                "label", pa.array([0]), {"boxmend.truth": "1", "boxmend.label_names": "[1"}
+            ),
             "cannot be read as a truth file",
         ),
-        (altered("x1", None), "column x1 is missing, expected double"),
-        (altered("source_id", pa.array([1.5])), "column source_id is double, expected int64 or s"),
-        (altered("label", pa.array([1])), "row 0 has 1 as label"),
-        (altered("label", pa.array([-2])), "row 0 has -2 as label"),
-        (altered("origin", pa.array(["lost"])), "row 0 has 'lost' as origin"),
-        (altered("origin", pa.array([None], pa.string())), "row 0 has None as origin"),
-        (altered("annotation_id", pa.array([None], pa.int64())), "row 0 has None as annotation_id"),
-        (altered("source_id", pa.array([None], pa.int64())), "row 0 has None as source_id"),
-        (altered("box_changed", pa.array([None], pa.bool_())), "row 0 has None as box_changed"),
+        (alter_column("x1", None), "column x1 is missing, expected double"),
+        (
+            alter_column("source_id", pa.array([1.5])),
+            "column source_id is double, expected int64 or s",
+        ),
+        (alter_column("label", pa.array([1])), "row 0 has 1 as label"),
+        (alter_column("label", pa.array([-2])), "row 0 has -2 as label"),
+        (alter_column("origin", pa.array(["lost"])), "row 0 has 'lost' as origin"),
+        (alter_column("origin", pa.array([None], pa.string())), "row 0 has None as origin"),
+        (
+            alter_column("annotation_id", pa.array([None], pa.int64())),
+            "row 0 has None as annotation_id",
+        ),
+        (alter_column("source_id", pa.array([None], pa.int64())), "row 0 has None as source_id"),
+        (
+            alter_column("box_changed", pa.array([None], pa.bool_())),
+            "row 0 has None as box_changed",
+        ),
     ],
 )
 def test_a_parquet_file_that_is_not_a_truth_file_is_refused_with_a_reason(
@@ -236,7 +250,7 @@ def test_a_damaged_truth_file_gives_a_data_error_or_a_truth(
 
 
 def test_a_truth_file_with_a_column_twice_is_refused(tmp_path: Path) -> None:
-    table = altered("origin", pa.array(["kept"]))
+    table = alter_column("origin", pa.array(["kept"]))
     pq.write_table(table.append_column("label", pa.array([0])), tmp_path / "t")
     with pytest.raises(DataError, match="t: has the column 'label' twice"):
         read_truth(tmp_path / "t")
@@ -245,7 +259,7 @@ def test_a_truth_file_with_a_column_twice_is_refused(tmp_path: Path) -> None:
 def test_a_small_truth_file_of_many_rows_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = altered("origin", pa.array(["kept"])).take(pa.array(np.zeros(100_000, np.int64)))
+    table = alter_column("origin", pa.array(["kept"])).take(pa.array(np.zeros(100_000, np.int64)))
     pq.write_table(table, tmp_path / "t", compression="zstd")
     assert len(read_truth(tmp_path / "t")) == 100_000
     monkeypatch.setenv("BOXMEND_MAX_TABLE_BYTES", "1MiB")

@@ -24,7 +24,7 @@ def extent_of_pixels(placed: PlacedShape, size: int) -> np.ndarray:
     return np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
 
 
-def recolored(piece: Piece, color: Color) -> Piece:
+def recolor(piece: Piece, color: Color) -> Piece:
     return replace(piece, surface=replace(piece.surface, colors=(color, color)))
 
 
@@ -95,7 +95,7 @@ def test_the_painted_body_fills_its_box() -> None:
         scene, layout = draw_scene(4, index), lay_out(4, index)
         for box, piece in zip(scene.boxes, layout.objects, strict=True):
             red, blue = (
-                paint(replace(layout, objects=(recolored(piece, color),), over=()), 96)
+                paint(replace(layout, objects=(recolor(piece, color),), over=()), 96)
                 for color in ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0))
             )
             rows, columns = np.nonzero(np.abs(red - blue).max(axis=0) > 0.2)  # shadows agree

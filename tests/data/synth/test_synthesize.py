@@ -12,14 +12,14 @@ from boxmend.errors import OutputError, UsageError
 
 
 @pytest.fixture(scope="module", params=["coco", "voc", "yolo"])
-def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn_dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("synth") / str(request.param)
     synthesize(out, images=25, seed=3, format=str(request.param))
     return out
 
 
-def test_every_format_holds_the_drawn_boxes_and_labels(drawn: Path) -> None:
-    dataset = boxmend.load(drawn)
+def test_every_format_holds_the_drawn_boxes_and_labels(drawn_dataset: Path) -> None:
+    dataset = boxmend.load(drawn_dataset)
     assert len(dataset.images) == 25
     by_name = {Path(name).stem: row for row, name in enumerate(dataset.images.file_names)}
     for index in range(25):
@@ -30,22 +30,22 @@ def test_every_format_holds_the_drawn_boxes_and_labels(drawn: Path) -> None:
         assert names == [LABEL_NAMES[label] for label in scene.labels]
 
 
-def test_the_images_are_the_drawn_pixels(drawn: Path) -> None:
-    dataset = boxmend.load(drawn)
+def test_the_images_are_the_drawn_pixels(drawn_dataset: Path) -> None:
+    dataset = boxmend.load(drawn_dataset)
     index = int(Path(dataset.images.file_names[7]).stem) - 1
     with Image.open(dataset.images.paths[7]) as image:
         assert np.array_equal(np.asarray(image), draw_scene(3, index).pixels)
 
 
-def test_a_fifth_is_for_validation_and_splits_do_not_mix(drawn: Path) -> None:
-    train, val = boxmend.load(f"{drawn}:train"), boxmend.load(f"{drawn}:val")
+def test_a_fifth_is_for_validation_and_splits_do_not_mix(drawn_dataset: Path) -> None:
+    train, val = boxmend.load(f"{drawn_dataset}:train"), boxmend.load(f"{drawn_dataset}:val")
     assert (len(train.images), len(val.images)) == (20, 5)
     assert not set(train.images.file_names) & set(val.images.file_names)
     assert not set(train.annotation_ids) & set(val.annotation_ids)
 
 
-def test_check_has_no_findings(drawn: Path) -> None:
-    assert boxmend.check(boxmend.load(drawn), jobs=1) == []
+def test_check_has_no_findings(drawn_dataset: Path) -> None:
+    assert boxmend.check(boxmend.load(drawn_dataset), jobs=1) == []
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(tmp_path: Path) -> None:

@@ -135,7 +135,10 @@ def center_matching(image: Image, box: Box, options: Options) -> list[Box]:
 def box_average(
     image: Image, matched: Box, candidates: list[Box], label: int, options: Options
 ) -> Box:
-    scored = [(image.heads(one)[0][label + 1], image.heads(one)[1][label]) for one in candidates]
+    scored = [
+        (image.heads(candidate)[0][label + 1], image.heads(candidate)[1][label])
+        for candidate in candidates
+    ]
     scored.sort(key=lambda pair: -pair[0])
     members = [matched] + [regressed for _, regressed in scored[:2]]
     if not candidates and options.fallback == "self":

@@ -238,10 +238,10 @@ def test_no_argument_of_the_refinement_is_changed() -> None:
     images = batch_of(4, 2)
     annotations, proposals, sizes = pad(images)
     queue = torch.linspace(0, 3, 8)
-    given = (*annotations, *proposals, sizes, queue)
-    before = [tensor.clone() for tensor in given]
+    arguments = (*annotations, *proposals, sizes, queue)
+    before = [tensor.clone() for tensor in arguments]
     refine_as_published(annotations, proposals, sizes, ListScorer(images), queue, Constants())
-    for tensor, copy in zip(given, before, strict=True):
+    for tensor, copy in zip(arguments, before, strict=True):
         torch.testing.assert_close(tensor, copy, equal_nan=True, rtol=0, atol=0)
 
 

@@ -46,7 +46,7 @@ def pairs(
     return (TRUE + moves * SIDES)[None], (TRUE + errors * SIDES)[None]
 
 
-def estimated(annotated: Tensor, predicted: Tensor) -> BoxNoise:
+def estimate_noise(annotated: Tensor, predicted: Tensor) -> BoxNoise:
     return fit_box_noise(count_residuals(*edge_residuals(annotated, predicted, SIZES)))
 
 
@@ -89,29 +89,29 @@ ERRORS = [(0.03, 0.0), (0.05, 0.0), (0.03, 0.5), (0.05, 0.5), (0.075, 0.5), (0.1
 @pytest.mark.parametrize(("error", "spread"), ERRORS)
 @pytest.mark.parametrize("noise", [0.0, 0.2, 0.4])
 def test_the_noise_is_recovered(noise: float, error: float, spread: float) -> None:
-    found = estimated(*pairs(noise, error, spread=spread))
-    assert found.noise == pytest.approx(noise, abs=0.05)
+    estimate = estimate_noise(*pairs(noise, error, spread=spread))
+    assert estimate.noise == pytest.approx(noise, abs=0.05)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_of_a_tenth_is_recovered_if_the_detector_is_as_precise(seed: int) -> None:
-    found = estimated(*pairs(0.1, 0.05, seed=seed))
-    assert found.noise == pytest.approx(0.1, abs=0.03)
-    assert 0.4 <= raw_box_share(found) < 0.6
+    estimate = estimate_noise(*pairs(0.1, 0.05, seed=seed))
+    assert estimate.noise == pytest.approx(0.1, abs=0.03)
+    assert 0.4 <= raw_box_share(estimate) < 0.6
 
 
 @pytest.mark.parametrize("error", [0.075, 0.1])
 def test_noise_of_a_tenth_under_a_worse_detector_is_not_repaired(error: float) -> None:
-    found = estimated(*pairs(0.1, error))
-    assert found.noise <= 0.15
-    assert raw_box_share(found) > 0.6
+    estimate = estimate_noise(*pairs(0.1, error))
+    assert estimate.noise <= 0.15
+    assert raw_box_share(estimate) > 0.6
 
 
 @pytest.mark.parametrize(("error", "spread"), ERRORS)
 @pytest.mark.parametrize("seed", range(3))
 def test_clean_boxes_disable_the_repair(error: float, spread: float, seed: int) -> None:
     annotated, predicted = pairs(0, error, spread=spread, seed=seed)
-    share = raw_box_share(estimated(annotated, predicted))
+    share = raw_box_share(estimate_noise(annotated, predicted))
     final = torch.lerp(predicted, annotated, share)
     assert share == 1
     assert elementwise_iou(final, TRUE).mean() >= 0.97
@@ -119,7 +119,7 @@ def test_clean_boxes_disable_the_repair(error: float, spread: float, seed: int) 
 
 def test_repair_makes_noisy_boxes_better() -> None:
     annotated, predicted = pairs(0.4, 0.1)
-    share = raw_box_share(estimated(annotated, predicted))
+    share = raw_box_share(estimate_noise(annotated, predicted))
     final = torch.lerp(predicted, annotated, share)
     assert share == pytest.approx(0.4)
     assert elementwise_iou(final, TRUE).mean() > elementwise_iou(annotated, TRUE).mean() + 0.2
@@ -131,11 +131,11 @@ def test_mismatched_pairs_do_not_pass_for_noise() -> None:
         predicted.shape, generator=torch.Generator().manual_seed(1)
     )
     is_stray = torch.arange(predicted.shape[1])[:, None] % 10 == 0
-    assert raw_box_share(estimated(annotated, torch.where(is_stray, strays, predicted))) == 1
+    assert raw_box_share(estimate_noise(annotated, torch.where(is_stray, strays, predicted))) == 1
 
 
 def test_few_boxes_give_no_estimate() -> None:
-    assert raw_box_share(estimated(*pairs(0.4, 0.05, count=50))) == 1
+    assert raw_box_share(estimate_noise(*pairs(0.4, 0.05, count=50))) == 1
     assert raw_box_share(fit_box_noise(torch.zeros(NUM_BINS))) == 1
 
 
@@ -188,10 +188,10 @@ def test_a_pull_above_a_half_is_ignored() -> None:
 def test_the_bounds_hold_the_noise_about_nineteen_times_of_twenty(noise: float) -> None:
     held = 0
     for seed in range(20):
-        found = estimated(*pairs(noise, 0.05, count=1500, spread=0.5, seed=seed))
-        held += found.low <= noise <= found.high
-        assert found.low <= found.noise <= found.high
-        assert found.high - found.low < 0.1  # and they say something
+        estimate = estimate_noise(*pairs(noise, 0.05, count=1500, spread=0.5, seed=seed))
+        held += estimate.low <= noise <= estimate.high
+        assert estimate.low <= estimate.noise <= estimate.high
+        assert estimate.high - estimate.low < 0.1  # and they say something
     assert held >= 18
 
 
@@ -294,7 +294,7 @@ def test_edges_at_the_border_and_near_it_are_counted_by_their_distance() -> None
     counts = count_at_border(boxes, sizes, torch.tensor([[True, True, False]]))
     assert counts[0] == 2  # left of the first, bottom of the second
     inside = {place: int(count) for place, count in enumerate(counts[1:].tolist()) if count}
-    # 10 and 40 of 50 are .2 and .8; 1.9 of 40 is .0475; what is a side away or more is far
+    # 10 and 40 of 50 are 0.2 and 0.8; 1.9 of 40 is 0.0475; what is a side away or more is far
     assert inside == {20: 1, 80: 1, 4: 1}
 
 
@@ -307,7 +307,7 @@ def test_the_share_that_ends_at_the_border_equals_the_hand_computed_one(
 ) -> None:
     counts = torch.zeros(1 + NUM_BINS)
     counts[0] = at_border
-    counts[1 + 39] = within  # the last bin within .4
+    counts[1 + 39] = within  # the last bin within 0.4
     counts[1 + 40] = 70  # and the first beyond
     assert border_share(counts, 0.4) == pytest.approx(share)
     assert border_share(counts, 0.39) == (1.0 if at_border else 0.0)  # none within

@@ -11,7 +11,7 @@ BOX = torch.tensor([10.0, 20, 30, 60])  # 20 wide, 40 high
 
 
 def test_the_region_loss_is_disagreement_and_background() -> None:
-    # |(-.2, .4, -.2)|^2 = .04 + .16 + .04 = .24; background .1 + .3, times .1 = .04
+    # |(-0.2, 0.4, -0.2)|^2 = 0.04 + 0.16 + 0.04 = 0.24; background 0.1 + 0.3, times 0.1 = 0.04
     first, second = torch.tensor([0.1, 0.6, 0.3]), torch.tensor([0.3, 0.2, 0.5])
     assert dual_heads.region_loss(first, second, 0.1).item() == pytest.approx(0.28)
     assert dual_heads.region_loss(first, second, 0.0).item() == pytest.approx(0.24)
@@ -28,15 +28,15 @@ def test_a_slope_of_nan_counts_as_zero() -> None:
 
 
 def test_sides_move_by_shares_of_the_box_and_no_further_than_allowed() -> None:
-    # 10 + .05 * 20 = 11; 20 - .1 * 40 = 16; 30 + .1 * 20 = 32; 60 + .02 * 40 = 60.8
+    # 10 + 0.05 * 20 = 11; 20 - 0.1 * 40 = 16; 30 + 0.1 * 20 = 32; 60 + 0.02 * 40 = 60.8
     shifts = torch.tensor([0.05, -0.5, 0.2, 0.02])
     moved = dual_heads.move_sides(BOX, shifts, max_shift=0.1)
     torch.testing.assert_close(moved, torch.tensor([11.0, 16, 32, 60.8]))
 
 
 def test_the_soft_label_is_the_sharpened_mean() -> None:
-    # mean of (0, 1, 0), (.2, .5, .3) and (.4, .1, .5): (.6, 1.6, .8) / 3
-    # T = .5 squares: .36, 2.56, .64 in proportion, sum 3.56
+    # mean of (0, 1, 0), (0.2, 0.5, 0.3) and (0.4, 0.1, 0.5): (0.6, 1.6, 0.8) / 3
+    # T = 0.5 squares: 0.36, 2.56, 0.64 in proportion, sum 3.56
     label, first = torch.tensor(0), torch.tensor([0.2, 0.5, 0.3])
     second = torch.tensor([0.4, 0.1, 0.5])
     soft = dual_heads.sharpened_labels(label, first, second, 0.5)
@@ -46,14 +46,14 @@ def test_the_soft_label_is_the_sharpened_mean() -> None:
 
 
 def test_two_heads_that_are_sure_outvote_the_label() -> None:
-    # (0, 1/3, 2/3) to the power 1 / .4 = 2.5: 1 to 2^2.5 = 5.657, so 1 / 6.657 and 5.657 / 6.657
+    # (0, 1/3, 2/3) to the power 1 / 0.4 = 2.5: 1 to 2^2.5 = 5.657, so 1 / 6.657 and 5.657 / 6.657
     sure = torch.tensor([0.0, 0, 1])
     soft = dual_heads.sharpened_labels(torch.tensor(0), sure, sure, 0.4)
     torch.testing.assert_close(soft, torch.tensor([0, 0.15022, 0.84978]), atol=1e-5, rtol=0)
 
 
 def test_the_regression_of_background_weighs_nothing() -> None:
-    # .3 * 1 + .2 * 2
+    # 0.3 * 1 + 0.2 * 2
     each, soft = torch.tensor([9.0, 1, 2]), torch.tensor([0.5, 0.3, 0.2])
     assert dual_heads.soft_regression_loss(each, soft).item() == pytest.approx(0.7)
 

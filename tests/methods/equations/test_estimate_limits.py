@@ -43,21 +43,23 @@ def clusters(count: int = 300) -> tuple[Tensor, Tensor, Tensor]:
     return torch.eye(NUM_LABELS)[truth] + noise, labels, rows // 6 % 3
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) -> PrescreenResult:
+def prescreen_refits(
+    monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]
+) -> PrescreenResult:
     """Run a prescreen with scripted refits: the gain, the rate and the matrix of each."""
     script = iter(refits)
 
-    def refitted(rows: Any, fit: Any, transition: Tensor, belief: Belief) -> Any:
+    def refit(rows: Any, fit: Any, transition: Tensor, belief: Belief) -> Any:
         step = next(script)
         assert belief.full == step["is_full"]
         matrix = step.get("matrix", fit.model.transition)
         model = NoiseModel(step["rate"], 1.0, matrix, step["is_full"])
         return fit._replace(model=model, value=fit.value + step["gain"])
 
-    monkeypatch.setattr("boxmend.methods.equations.prescreen._refit", refitted)
-    found = prescreen_labels(*clusters(), NUM_LABELS)
+    monkeypatch.setattr("boxmend.methods.equations.prescreen._refit", refit)
+    prescreened = prescreen_labels(*clusters(), NUM_LABELS)
     assert list(script) == []  # all were asked for
-    return found
+    return prescreened
 
 
 def full_matrix(least_right: float) -> Tensor:
@@ -81,7 +83,7 @@ def test_a_full_matrix_has_to_be_much_likelier_and_call_classes_by_their_names(
 ) -> None:
     full = {"rate": 0.2, "gain": gain, "matrix": full_matrix(least_right), "is_full": True}
     no_gain = {"rate": 0.9, "gain": 0.0, "is_full": is_taken}
-    model = looked(monkeypatch, [full, no_gain]).model
+    model = prescreen_refits(monkeypatch, [full, no_gain]).model
     assert model.is_full == is_taken
     assert (model.rate == 0.2) == is_taken
 
@@ -89,9 +91,11 @@ def test_a_full_matrix_has_to_be_much_likelier_and_call_classes_by_their_names(
 def test_rounds_stop_where_labels_become_no_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
     rejected = {"rate": 0.5, "gain": 0.0, "matrix": full_matrix(0.9), "is_full": True}
     better, worse = ({"rate": r, "gain": g, "is_full": False} for r, g in ((0.1, 2.0), (0.2, -1.0)))
-    assert looked(monkeypatch, [rejected, better, worse]).model.rate == 0.1
+    assert prescreen_refits(monkeypatch, [rejected, better, worse]).model.rate == 0.1
     best = {"rate": 0.3, "gain": 1.0, "is_full": False}
-    assert looked(monkeypatch, [rejected, better, best]).model.rate == 0.3  # two rounds at most
+    assert (
+        prescreen_refits(monkeypatch, [rejected, better, best]).model.rate == 0.3
+    )  # two rounds at most
 
 
 def test_the_bias_of_the_classifiers_does_not_decay() -> None:
@@ -127,8 +131,8 @@ def test_the_bounds_allow_for_another_temperature() -> None:
     rate, tau = fit_rate_and_temperature(chances, labels)
     bounds = rate_interval(chances, labels, rate, tau)
     for steps in (-2, 2):
-        found = rate_interval(chances, labels, rate, tau * 1.05**steps)
-        assert found == pytest.approx(bounds, abs=1e-4)
+        interval = rate_interval(chances, labels, rate, tau * 1.05**steps)
+        assert interval == pytest.approx(bounds, abs=1e-4)
 
 
 @pytest.mark.parametrize(("gain", "is_full"), [(11.4, False), (11.6, True)])
@@ -216,9 +220,9 @@ def test_the_bounds_of_the_box_noise_leave_one_in_forty_on_each_side(
 ) -> None:
     # 0.02 of the chances are below 0.2 and 0.04 up to it; 0.96 up to 0.3 and 0.98 up to 0.4.
     scripted_fit(monkeypatch, {0.1: 0.02, 0.2: 0.02, 0.3: 0.92, 0.4: 0.02, 0.5: 0.02})
-    found = fit_box_noise(counts_of(0.3, 1000))
-    assert found.noise == pytest.approx(0.3)
-    assert (found.low, found.high) == pytest.approx((0.19, 0.41))
+    fitted = fit_box_noise(counts_of(0.3, 1000))
+    assert fitted.noise == pytest.approx(0.3)
+    assert (fitted.low, fitted.high) == pytest.approx((0.19, 0.41))
 
 
 def test_noise_has_to_be_likelier_than_none_by_six_in_the_logarithm(
@@ -232,5 +236,5 @@ def test_the_error_is_the_deviation_of_both_parts(monkeypatch: pytest.MonkeyPatc
     # The narrow share is 0.55, 0.7, 0.85 or 1 alike, in the mean 0.775; the others are 2.5 times
     # as wide: 0.01^2 * (0.775 + 0.225 * 6.25).
     scripted_fit(monkeypatch, {0.2: 1.0})
-    found = fit_box_noise(counts_of(0.2, 1000))
-    assert found.error == pytest.approx(0.01 * math.sqrt(0.775 + 0.225 * 6.25))
+    fitted = fit_box_noise(counts_of(0.2, 1000))
+    assert fitted.error == pytest.approx(0.01 * math.sqrt(0.775 + 0.225 * 6.25))

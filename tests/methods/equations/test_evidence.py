@@ -101,15 +101,15 @@ def test_labels_of_padding_may_be_anything() -> None:
     ],
 )
 def test_verdicts_follow_from_the_posterior(q: list[float], label: int, verdict: Judgement) -> None:
-    found = posterior_judgements(torch.tensor([q]), torch.tensor([label]), torch.tensor([True]))
-    assert found.tolist() == [verdict]
+    judged = posterior_judgements(torch.tensor([q]), torch.tensor([label]), torch.tensor([True]))
+    assert judged.tolist() == [verdict]
 
 
 def test_padding_gets_no_other_verdict_than_discarded() -> None:
-    found = posterior_judgements(
+    judged = posterior_judgements(
         torch.tensor([[1.0, 0], [NAN, NAN]]), torch.tensor([0, 99]), torch.zeros(2).bool()
     )
-    assert found.tolist() == [Judgement.DISCARDED] * 2
+    assert judged.tolist() == [Judgement.DISCARDED] * 2
 
 
 def test_no_shape_of_the_posterior_depends_on_the_values() -> None:
@@ -123,7 +123,7 @@ def test_no_shape_of_the_posterior_depends_on_the_values() -> None:
 def test_a_floor_raises_the_annotated_label_and_scales_the_others_down() -> None:
     q = torch.tensor([[0.1, 0.6, 0.3], [0.1, 0.6, 0.3], [0.0, 1.0, 0.0]])
     raised = raise_to_floor(q, torch.tensor([0, 1, 2]), torch.tensor([0.4, 0.5, 0.7]))
-    # .1 -> .4: the others had .9 and have .6 left; .6 is above its floor; .7 beside .3
+    # 0.1 -> 0.4: the others had 0.9 and have 0.6 left; 0.6 is above its floor; 0.7 beside 0.3
     expected = torch.tensor([[0.4, 0.4, 0.2], [0.1, 0.6, 0.3], [0.0, 0.3, 0.7]])
     torch.testing.assert_close(raised, expected)
 

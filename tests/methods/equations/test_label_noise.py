@@ -56,19 +56,19 @@ def test_the_likelihood_equals_the_hand_computed_value() -> None:
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.4, 0.6])
 def test_the_rate_of_symmetric_noise_is_recovered(rate: float) -> None:
     p, labels = evidence(5000, symmetric_transition(rate, NUM_LABELS))
-    found, tau = fit_rate_and_temperature(p, labels)
-    assert found == pytest.approx(rate, abs=0.03)
+    result, tau = fit_rate_and_temperature(p, labels)
+    assert result == pytest.approx(rate, abs=0.03)
     assert tau == pytest.approx(1, abs=0.15)
     if rate == 0:
-        assert found <= 0.01
+        assert result <= 0.01
 
 
 @pytest.mark.parametrize("tau", [0.4, 2.5], ids=["over-confident", "timid"])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 def test_the_temperature_of_the_evidence_is_recovered(tau: float, rate: float) -> None:
     p, labels = evidence(5000, symmetric_transition(rate, NUM_LABELS), tau)
-    found, found_tau = fit_rate_and_temperature(p, labels)
-    assert found == pytest.approx(rate, abs=0.03)
+    result, found_tau = fit_rate_and_temperature(p, labels)
+    assert result == pytest.approx(rate, abs=0.03)
     assert found_tau == pytest.approx(tau, rel=0.15)
 
 
@@ -119,28 +119,28 @@ def test_a_single_class_cannot_be_wrong() -> None:
 def test_one_round_of_expectation_and_maximisation_equals_the_hand_computed_one() -> None:
     p, labels = torch.tensor([[0.8, 0.2], [0.5, 0.5]]), torch.tensor([0, 1])
     prior = torch.tensor([[0.9, 0.1], [0.3, 0.7]])
-    found = fit_transition(p, labels, prior, strength=2, rounds=1)
+    transition = fit_transition(p, labels, prior, strength=2, rounds=1)
     # owners: label 0: 0.72/0.78, 0.06/0.78 = 12/13, 1/13;  label 1: 0.05/0.4, 0.35/0.4 = 1/8, 7/8
     rows = [[12 / 13 + 1.8, 1 / 8 + 0.2], [1 / 13 + 0.6, 7 / 8 + 1.4]]
     expected = torch.tensor([[cell / sum(row) for cell in row] for row in rows])
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(transition, expected)
 
 
 def test_pair_noise_is_recovered_entry_by_entry() -> None:
     transition = pair_transition(0.4, NUM_LABELS)
     p, labels = evidence(10_000, transition)
-    found = fit_transition(p, labels, symmetric_transition(0.4, NUM_LABELS))
-    torch.testing.assert_close(found.sum(1), torch.ones(NUM_LABELS))
-    assert found.diagonal().mean().item() == pytest.approx(0.6, abs=0.03)
-    assert found.diagonal(1).mean().item() == pytest.approx(0.4, abs=0.03)
-    assert (found - transition).abs().max() < 0.1
+    actual = fit_transition(p, labels, symmetric_transition(0.4, NUM_LABELS))
+    torch.testing.assert_close(actual.sum(1), torch.ones(NUM_LABELS))
+    assert actual.diagonal().mean().item() == pytest.approx(0.6, abs=0.03)
+    assert actual.diagonal(1).mean().item() == pytest.approx(0.4, abs=0.03)
+    assert (actual - transition).abs().max() < 0.1
 
 
 def test_a_class_without_evidence_keeps_the_prior() -> None:
     p = torch.tensor([[0.5, 0.5, 0.0]]).repeat(40, 1)
     prior = symmetric_transition(0.3, 3)
-    found = fit_transition(p, torch.arange(40) % 2, prior)
-    torch.testing.assert_close(found[2], prior[2], atol=1e-4, rtol=0)
+    transition = fit_transition(p, torch.arange(40) % 2, prior)
+    torch.testing.assert_close(transition[2], prior[2], atol=1e-4, rtol=0)
 
 
 def test_the_full_matrix_is_used_if_the_evidence_supports_it() -> None:
@@ -161,7 +161,7 @@ def test_symmetric_noise_stays_symmetric(rate: float) -> None:
     assert (model.rate, model.tau) == fit_rate_and_temperature(p, labels)
 
 
-def simulated(rate: float, seed: int, count: int = 800) -> tuple[Tensor, Tensor]:
+def simulate_evidence(rate: float, seed: int, count: int = 800) -> tuple[Tensor, Tensor]:
     """Evidence of six classes, too timid by an exponent of 1.4, and labels wrong at the rate."""
     generator = torch.Generator().manual_seed(seed)
     chances = (3 * torch.randn(count, 6, generator=generator)).softmax(-1)
@@ -176,10 +176,10 @@ def simulated(rate: float, seed: int, count: int = 800) -> tuple[Tensor, Tensor]
 def test_the_interval_holds_the_rate_about_nineteen_times_of_twenty(rate: float) -> None:
     held, widths = 0, []
     for seed in range(20):
-        evidence, labels = simulated(rate, seed)
-        found = fit_rate_and_temperature(evidence, labels)
-        low, high = rate_interval(evidence, labels, *found)
-        assert low <= found[0] <= high
+        evidence, labels = simulate_evidence(rate, seed)
+        result = fit_rate_and_temperature(evidence, labels)
+        low, high = rate_interval(evidence, labels, *result)
+        assert low <= result[0] <= high
         held += low <= rate <= high
         widths.append(high - low)
     assert held >= 17
@@ -192,7 +192,7 @@ def test_the_interval_is_zero_for_one_class_and_full_without_annotations() -> No
 
 
 def test_more_annotations_make_the_interval_narrower() -> None:
-    few, many = (simulated(0.3, 1, count) for count in (200, 3200))
+    few, many = (simulate_evidence(0.3, 1, count) for count in (200, 3200))
     widths = []
     for evidence, labels in (few, many):
         low, high = rate_interval(evidence, labels, *fit_rate_and_temperature(evidence, labels))

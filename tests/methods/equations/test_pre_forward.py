@@ -27,7 +27,7 @@ MATCHED = [
     10,
     31,
     30,
-]  # b* = .5 * RIGHT + .5 * BOX: of those that fit, RIGHT has most objectness
+]  # b* = 0.5 * RIGHT + 0.5 * BOX: of those that fit, RIGHT has most objectness
 # background, class 0, class 1 at the proposals by objectness: FAR, RIGHT, DOWN, ASIDE. FAR is no
 # candidate, and must have no effect although it has the highest score.
 AT_PROPOSALS = [[0.0, 0.99, 0.99], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0.1, 0.3, 0.6]]
@@ -72,13 +72,13 @@ def refined_one(scorer: OneObject, queue: list[float]) -> tuple[RefinedBatch, Te
 @pytest.mark.parametrize(
     ("at_matched", "queue", "verdict", "label", "box"),
     [
-        # L = -log .2 = 1.61 <= T = 2: kept; of class 0 RIGHT (.7) and ASIDE (.3) are the best,
+        # L = -log 0.2 = 1.61 <= T = 2: kept; of class 0 RIGHT (0.7) and ASIDE (0.3) are the best,
         # (11 + 13 + 12) / 3, (10 + 10 + 10) / 3, (31 + 34 + 31) / 3, (30 + 30 + 33) / 3
         ([0.1, 0.2, 0.7], [1.0, 9, 9, 2], Judgement.KEPT, 0, [12, 10, 32, 31]),
-        # T = 1.5: noisy, and .7 for class 1; of that DOWN (.7) and ASIDE (.6) are the best,
+        # T = 1.5: noisy, and 0.7 for class 1; of that DOWN (0.7) and ASIDE (0.6) are the best,
         # (11 + 14 + 11) / 3, (10 + 13 + 16) / 3, (31 + 35 + 33) / 3, (30 + 36 + 33) / 3
         ([0.1, 0.2, 0.7], [1.0, 9, 9, 1.5], Judgement.RELABELLED, 1, [12, 13, 33, 33]),
-        # noisy, and no class has more than .5: b* stays
+        # noisy, and no class has more than 0.5: b* stays
         ([0.3, 0.2, 0.5], [1.0, 9, 9, 1.5], Judgement.DISCARDED, 0, MATCHED),
     ],
     ids=["clean", "relabelled", "discarded"],
@@ -104,7 +104,7 @@ def test_an_object_is_refined_as_computed_by_hand(
 
 @pytest.mark.parametrize(
     ("granularity", "thresholds", "verdicts"),
-    # Losses 1.61 and 1.20, r = .5 of two: T is the smaller one. A batch is judged by 1 and 3;
+    # Losses 1.61 and 1.20, r = 0.5 of two: T is the smaller one. A batch is judged by 1 and 3;
     # one by one, the first loss has taken the place of the 1 when the second is judged.
     [
         ("batch", [1.0, 1.0], [Judgement.DISCARDED, Judgement.DISCARDED]),

@@ -22,12 +22,12 @@ NUM_LABELS = 6
 FIXED = Belief(known_rate=0.2, decays=(0.03,))  # neither T nor the decay follow the labels
 
 
-def drawn(
+def draw_features(
     count: int, rate: float = 0.0, *, pairs: bool = False, spread: float = 1.0, seed: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Clusters in 12 dimensions: features, true classes, and labels of which a share is wrong.
 
-    With `pairs` class c is always taken for c + 1, else for any other.
+    With `pairs` class c is always labelled c + 1, else any other class.
     """
     generator = torch.Generator().manual_seed(seed)
     centers = torch.randn(NUM_LABELS, 12, generator=generator)
@@ -84,7 +84,7 @@ def test_the_labels_of_the_surest_annotations_give_the_matrix() -> None:
 
 
 def test_the_prediction_for_an_annotation_does_not_depend_on_its_own_label() -> None:
-    features, _, labels = drawn(300, 0.2)
+    features, _, labels = draw_features(300, 0.2)
     first = folds(300) == 0
     moved = torch.where(first, (labels + 1) % NUM_LABELS, labels)
     before = raw(prescreen_labels(features, labels, folds(300), NUM_LABELS, FIXED))
@@ -94,7 +94,7 @@ def test_the_prediction_for_an_annotation_does_not_depend_on_its_own_label() -> 
 
 
 def test_the_probabilities_are_distributions_and_single() -> None:
-    features, _, labels = drawn(200, 0.2)
+    features, _, labels = draw_features(200, 0.2)
     look = prescreen_labels(features.half(), labels.int(), folds(200), NUM_LABELS)
     assert look.probabilities.shape == (200, NUM_LABELS)
     assert look.probabilities.dtype == torch.float32
@@ -103,7 +103,7 @@ def test_the_probabilities_are_distributions_and_single() -> None:
 
 
 def test_a_permutation_of_the_classes_only_permutes_the_result() -> None:
-    features, _, labels = drawn(400, 0.2)
+    features, _, labels = draw_features(400, 0.2)
     names = torch.tensor([3, 0, 5, 1, 2, 4])
     before = prescreen_labels(features, labels, folds(400), NUM_LABELS)
     after = prescreen_labels(features, names[labels], folds(400), NUM_LABELS)
@@ -115,7 +115,7 @@ def test_a_permutation_of_the_classes_only_permutes_the_result() -> None:
 
 
 def test_the_prescreen_is_deterministic_and_changes_no_argument() -> None:
-    features, _, labels = drawn(200, 0.2)
+    features, _, labels = draw_features(200, 0.2)
     copies = features.clone(), labels.clone()
     one = prescreen_labels(features, labels, folds(200), NUM_LABELS)
     with torch.no_grad():
@@ -128,7 +128,7 @@ def test_the_prescreen_is_deterministic_and_changes_no_argument() -> None:
 
 
 def test_forty_percent_of_wrong_labels_are_recognised() -> None:
-    features, truth, labels = drawn(3000, 0.4, spread=0.7)
+    features, truth, labels = draw_features(3000, 0.4, spread=0.7)
     look = prescreen_labels(features, labels, folds(3000, 5), NUM_LABELS)
     assert look.model.rate == pytest.approx(0.4, abs=0.03)
     assert not look.model.is_full
@@ -138,14 +138,14 @@ def test_forty_percent_of_wrong_labels_are_recognised() -> None:
 
 
 def test_clean_labels_are_estimated_to_be_clean() -> None:
-    features, truth, labels = drawn(1500)
+    features, truth, labels = draw_features(1500)
     look = prescreen_labels(features, labels, folds(1500), NUM_LABELS)
     assert look.model.rate < 0.02
     assert wrong_share(look, labels, truth) < 0.002
 
 
 def test_clean_labels_of_similar_classes_are_kept() -> None:
-    features, truth, labels = drawn(1500, spread=3.0)
+    features, truth, labels = draw_features(1500, spread=3.0)
     look = prescreen_labels(features, labels, folds(1500), NUM_LABELS)
     assert (look.probabilities.argmax(1) == truth).float().mean() < 0.7
     assert look.model.rate < 0.05
@@ -153,7 +153,7 @@ def test_clean_labels_of_similar_classes_are_kept() -> None:
 
 
 def test_noise_that_follows_pairs_is_not_explained_away() -> None:
-    features, truth, labels = drawn(3000, 0.4, pairs=True, spread=0.7)
+    features, truth, labels = draw_features(3000, 0.4, pairs=True, spread=0.7)
     look = prescreen_labels(features, labels, folds(3000, 5), NUM_LABELS)
     assert look.model.is_full
     assert look.model.rate == pytest.approx(0.4, abs=0.03)
@@ -164,14 +164,14 @@ def test_noise_that_follows_pairs_is_not_explained_away() -> None:
 
 
 def test_a_full_matrix_is_not_fitted_if_the_setting_excludes_it() -> None:
-    features, _, labels = drawn(1000, 0.4, pairs=True, spread=0.7)
+    features, _, labels = draw_features(1000, 0.4, pairs=True, spread=0.7)
     assert prescreen_labels(features, labels, folds(1000), NUM_LABELS).model.is_full
     look = prescreen_labels(features, labels, folds(1000), NUM_LABELS, Belief(full=False))
     assert not look.model.is_full
 
 
 def test_a_full_matrix_that_swaps_classes_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    features, _, labels = drawn(1000, 0.4, pairs=True, spread=0.7)
+    features, _, labels = draw_features(1000, 0.4, pairs=True, spread=0.7)
     monkeypatch.setattr(
         "boxmend.methods.equations.prescreen.PRESCREEN", replace(PRESCREEN, min_correct_share=0.7)
     )  # it is 0.6
@@ -179,7 +179,7 @@ def test_a_full_matrix_that_swaps_classes_is_rejected(monkeypatch: pytest.Monkey
 
 
 def test_of_a_known_rate_only_tau_is_fitted() -> None:
-    features, truth, labels = drawn(1500, 0.4, spread=0.7)
+    features, truth, labels = draw_features(1500, 0.4, spread=0.7)
     belief = Belief(known_rate=0.4)
     look = prescreen_labels(features, labels, folds(1500), NUM_LABELS, belief)
     assert look.model.rate == 0.4
@@ -199,7 +199,7 @@ def test_the_sign_of_features_matters() -> None:
 
 
 def test_the_decay_is_the_one_under_which_the_labels_left_out_are_likeliest() -> None:
-    near, far = (drawn(600, spread=spread) for spread in (0.7, 4.0))
+    near, far = (draw_features(600, spread=spread) for spread in (0.7, 4.0))
     strong = prescreen_labels(far[0], far[2], folds(600), NUM_LABELS).decay
     weak = prescreen_labels(near[0], near[2], folds(600), NUM_LABELS).decay
     assert weak < strong == 0.1
@@ -207,7 +207,7 @@ def test_the_decay_is_the_one_under_which_the_labels_left_out_are_likeliest() ->
 
 @pytest.mark.parametrize("seed", range(5))
 def test_uninformative_features_keep_the_prior(seed: int) -> None:
-    _, _, labels = drawn(400)
+    _, _, labels = draw_features(400)
     noise = torch.randn(400, 12, generator=torch.Generator().manual_seed(seed))
     look = prescreen_labels(noise, labels, folds(400), NUM_LABELS)
     assert (look.probabilities - 1 / NUM_LABELS).abs().max() < 0.2
@@ -216,9 +216,9 @@ def test_uninformative_features_keep_the_prior(seed: int) -> None:
 
 def test_of_very_many_rows_some_are_fitted_and_all_are_predicted() -> None:
     count = 2 * PRESCREEN.max_train_annotations
-    features, truth, labels = drawn(count, spread=0.7)
+    features, truth, labels = draw_features(count, spread=0.7)
     odd = torch.arange(count) % 2 == 1
-    moved = torch.where(odd, (labels + 1) % NUM_LABELS, labels)  # every other row is passed over
+    moved = torch.where(odd, (labels + 1) % NUM_LABELS, labels)  # every other row is skipped
     belief = Belief(known_rate=0.0, decays=(0.1,))
     halves = torch.arange(count) // 2 % 2
     look = prescreen_labels(features, moved, halves, NUM_LABELS, belief)
@@ -228,7 +228,7 @@ def test_of_very_many_rows_some_are_fitted_and_all_are_predicted() -> None:
 @pytest.mark.parametrize("known_rate", [None, 0.0, 0.4])
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 def test_few_annotations_give_finite_probabilities(count: int, known_rate: float | None) -> None:
-    features, _, labels = drawn(count)
+    features, _, labels = draw_features(count)
     look = prescreen_labels(
         features, labels, folds(count), NUM_LABELS, Belief(known_rate=known_rate)
     )
@@ -246,7 +246,7 @@ def test_few_annotations_give_finite_probabilities(count: int, known_rate: float
 )
 @pytest.mark.parametrize("known_rate", [None, 0.0])
 def test_rare_classes_give_finite_probabilities(labels: Tensor, known_rate: float | None) -> None:
-    features, _, _ = drawn(40)
+    features, _, _ = draw_features(40)
     look = prescreen_labels(features, labels, folds(40), NUM_LABELS, Belief(known_rate=known_rate))
     assert_sane(look, 40, NUM_LABELS)
 
@@ -259,7 +259,7 @@ def test_equal_features_give_finite_probabilities(value: float) -> None:
 
 
 def test_a_single_fold_keeps_the_prior() -> None:
-    features, _, labels = drawn(50)
+    features, _, labels = draw_features(50)
     look = prescreen_labels(
         features, labels, torch.full((50,), 2), NUM_LABELS, Belief(previous=0.25)
     )
@@ -275,7 +275,7 @@ def test_with_a_single_class_every_probability_is_one() -> None:
 
 
 def test_no_decays_are_refused() -> None:
-    features, _, labels = drawn(20)
+    features, _, labels = draw_features(20)
     with pytest.raises(ValueError, match="no decays"):
         prescreen_labels(features, labels, folds(20), NUM_LABELS, Belief(decays=()))
 

@@ -101,8 +101,8 @@ def lengths(loss: Tensor, network: nn.Module) -> dict[str, float]:
     """How long the gradients of a loss are; those that there are none of are left out."""
     network.zero_grad(set_to_none=True)
     loss.backward(retain_graph=True)  # type: ignore[no-untyped-call]
-    found = {name: one.grad for name, one in network.named_parameters()}
-    return {name: float(grad.norm()) for name, grad in found.items() if grad is not None}
+    gradients = {name: one.grad for name, one in network.named_parameters()}
+    return {name: float(grad.norm()) for name, grad in gradients.items() if grad is not None}
 
 
 def reached(loss: Tensor, network: nn.Module) -> set[str]:

@@ -64,8 +64,8 @@ RAMP_BOX = [8.0, 4, 24, 16]
 RAMP_SLOPES = [0.06328125, 0.2109375, 0.06328125, 0.2109375]
 """Of L at that box, a pixel. The ramp 3 x + 10 y (in cells of 4 pixels) is pooled to its value at
 the middle, 37, and rises by 3/8 and 10/8 a pixel of a side. The first head sees v = ln 3 there, an
-object with q = 3/4, the second is undecided: L = 2 (q - 1/2)^2 + .1 (1 - q + 1/2), so that
-dL/dv = (4 (q - 1/2) - .1) q (1 - q) = .9 * .1875 = .16875; times 3/8 and 10/8."""
+object with q = 3/4, the second is undecided: L = 2 (q - 1/2)^2 + 0.1 (1 - q + 1/2), so that
+dL/dv = (4 (q - 1/2) - 0.1) q (1 - q) = 0.9 * 0.1875 = 0.16875; times 3/8 and 10/8."""
 
 
 def ramp_detector() -> Detector:

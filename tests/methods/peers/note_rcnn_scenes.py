@@ -91,5 +91,5 @@ def empty(number: int = 2, num_annotations: int = 0) -> BatchAnnotations:
 
 def norms(module: nn.Module) -> dict[str, float]:
     """How long the gradients of the parameters are; those that have none are left out."""
-    found = {name: one.grad for name, one in module.named_parameters()}
-    return {name: float(grad.norm()) for name, grad in found.items() if grad is not None}
+    gradients = {name: one.grad for name, one in module.named_parameters()}
+    return {name: float(grad.norm()) for name, grad in gradients.items() if grad is not None}

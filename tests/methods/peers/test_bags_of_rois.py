@@ -36,8 +36,8 @@ SAMPLE = rois([0, 0, 2, 0], [True, True, True, False], [1, 1, 0, 0])
 
 
 def test_a_bag_holds_the_positive_rois_of_its_annotation() -> None:
-    found = bags.mark_members(SAMPLE, 3)
-    assert found.tolist() == [
+    result = bags.mark_members(SAMPLE, 3)
+    assert result.tolist() == [
         [[True, True, False, False], [False] * 4, [False, False, True, False]]
     ]
 
@@ -67,12 +67,12 @@ def test_boxes_are_decoded_for_the_class_of_their_annotation_and_cut_at_the_imag
         [[1, 0, 0, 0], [-12, 0, 0, 0], [20, 0, 0, 5 * math.log(2)], [NAN] * 4], [1, 1, 0, 0]
     )
     sizes = torch.tensor([[70.0, 80.0]])  # height, width
-    found = bags.decode_boxes(output, SAMPLE.boxes, SAMPLE, sizes, NUMBERS)
+    result = bags.decode_boxes(output, SAMPLE.boxes, SAMPLE, sizes, NUMBERS)
     # 1 / 10 of 20 px to the right; 24 px to the left, so -12 .. 8; 40 px to the right, where of
     # 90 .. 110 the last pixel is left, and twice as high: 40 .. 80; no object
     expected = [[12.0, 10, 32, 30], [0.0, 10, 8, 30], [79.0, 40, 80, 70], [0.0, 0, 1, 1]]
-    torch.testing.assert_close(found, torch.tensor([expected]))
-    assert not found.requires_grad
+    torch.testing.assert_close(result, torch.tensor([expected]))
+    assert not result.requires_grad
 
 
 def test_no_gradient_flows_through_decoded_boxes() -> None:
@@ -84,9 +84,9 @@ def test_no_gradient_flows_through_decoded_boxes() -> None:
 
 def test_scores_are_those_of_the_label_among_all_columns() -> None:
     logits = torch.tensor([[[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]]).log() + 4
-    found = bags.log_scores(logits.bfloat16().float(), torch.tensor([[1, 0]]))
-    torch.testing.assert_close(found.exp(), torch.tensor([[0.5, 0.3]]), rtol=0.02, atol=0)
-    assert found.dtype == torch.float32
+    result = bags.log_scores(logits.bfloat16().float(), torch.tensor([[1, 0]]))
+    torch.testing.assert_close(result.exp(), torch.tensor([[0.5, 0.3]]), rtol=0.02, atol=0)
+    assert result.dtype == torch.float32
 
 
 def test_the_best_of_a_bag_is_its_highest_score_and_alone_has_a_gradient() -> None:
@@ -104,7 +104,7 @@ def test_the_best_of_a_bag_is_its_highest_score_and_alone_has_a_gradient() -> No
     ("score", "exponent", "most", "share"),
     [
         (0.5, 2, 0.85, 0.25),
-        (0.95, 2, 0.85, 0.85),  # .9025 is cut
+        (0.95, 2, 0.85, 0.85),  # 0.9025 is cut
         (0.9, 7.5, 0.85, 0.9**7.5),
         (0.3, 0, 1, 1),
         (0, 5, 0.8, 0),
@@ -114,27 +114,27 @@ def test_the_best_of_a_bag_is_its_highest_score_and_alone_has_a_gradient() -> No
 def test_the_confidence_in_a_box_is_a_power_of_its_score(
     score: float, exponent: float, most: float, share: float
 ) -> None:
-    found = bags.blend_share(torch.tensor([score]), exponent, most)
-    assert found.item() == pytest.approx(share)
+    result = bags.blend_share(torch.tensor([score]), exponent, most)
+    assert result.item() == pytest.approx(share)
 
 
 def test_a_blend_keeps_boxes_without_a_bag() -> None:
     annotations = torch.tensor([[[10.0, 10, 30, 30], [1.0, 2, 3, 4]]])
     chosen = torch.tensor([[[14.0, 12, 30, 40], [NAN] * 4]])
-    found = bags.blend_boxes(
+    result = bags.blend_boxes(
         annotations, chosen, torch.tensor([[0.25, NAN]]), torch.tensor([[True, False]])
     )
-    assert found.tolist() == [[[11, 10.5, 30, 32.5], [1, 2, 3, 4]]]
+    assert result.tolist() == [[[11, 10.5, 30, 32.5], [1, 2, 3, 4]]]
 
 
 def test_positive_rois_regress_to_the_new_box_of_their_annotation() -> None:
     boxes = torch.tensor([[[14.0, 10, 34, 30], [NAN] * 4, [50.0, 45, 70, 85]]])
-    found = bags.with_box_targets(boxes, SAMPLE, NUMBERS)
+    result = bags.with_box_targets(boxes, SAMPLE, NUMBERS)
     # 10 * 4 / 20; 10 * 2 / 20; the centre 5 px lower: 10 * 5 / 20, and twice as high: 5 log 2
     expected = [[2.0, 0, 0, 0], [1.0, 0, 0, 0], [0.0, 2.5, 0, 5 * math.log(2)], [0.0] * 4]
-    torch.testing.assert_close(found.deltas, torch.tensor([expected]))
+    torch.testing.assert_close(result.deltas, torch.tensor([expected]))
     for name in ("boxes", "matched", "is_sampled", "is_positive", "labels"):
-        assert torch.equal(getattr(found, name), getattr(SAMPLE, name))
+        assert torch.equal(getattr(result, name), getattr(SAMPLE, name))
 
 
 def test_a_batch_without_rows_for_annotations_has_no_regression_targets() -> None:
@@ -184,25 +184,25 @@ def test_the_weighted_sum_is_the_mean_of_means_and_parts_of_a_batch_add_up(
 
 def test_even_weights_make_a_mean_of_all_bags() -> None:
     has_bag = torch.tensor([[True, False, True], [False, True, True]])
-    found = bags.even_weights(has_bag, lambda number: number + 4)  # another process has 4
-    torch.testing.assert_close(found, has_bag.float() / 8)
+    result = bags.even_weights(has_bag, lambda number: number + 4)  # another process has 4
+    torch.testing.assert_close(result, has_bag.float() / 8)
     assert not bags.even_weights(has_bag & False, lambda number: number).any()
 
 
 def test_values_of_zero_weight_may_be_nan() -> None:
     values = torch.tensor([[NAN, 3.0, -math.inf]], requires_grad=True)
-    found = bags.weighted_sum(values, torch.tensor([[0.0, 0.5, 0.0]]))
-    assert found.item() == 1.5
-    found.backward()  # type: ignore[no-untyped-call]
+    result = bags.weighted_sum(values, torch.tensor([[0.0, 0.5, 0.0]]))
+    assert result.item() == 1.5
+    result.backward()  # type: ignore[no-untyped-call]
     assert values.grad is not None
     assert values.grad.tolist() == [[0, 0.5, 0]]
 
 
 def test_normal_numbers_have_the_quantiles_of_the_normal_distribution() -> None:
-    found = bags.normal_numbers(torch.tensor([0.5, 0.841345, 0.022750, 0.0, 1 - 2**-24]))
-    assert found[:3].tolist() == pytest.approx([0, 1, -2], abs=1e-4)
-    assert found[3].item() == pytest.approx(-4.753, abs=0.02)
-    assert 4.5 < found[4].item() < 5
+    result = bags.normal_numbers(torch.tensor([0.5, 0.841345, 0.022750, 0.0, 1 - 2**-24]))
+    assert result[:3].tolist() == pytest.approx([0, 1, -2], abs=1e-4)
+    assert result[3].item() == pytest.approx(-4.753, abs=0.02)
+    assert 4.5 < result[4].item() < 5
 
 
 @pytest.mark.parametrize(

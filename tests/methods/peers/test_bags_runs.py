@@ -42,7 +42,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_resumed_run_gives_the_same_weights_and_ledger(
     method: str, toys: str, tmp_path: Path
 ) -> None:
-    """Stopped between checkpoints in the last pass, when all parts of a method are at work."""
+    """Stopped between checkpoints in the last epoch, when all parts of a method are at work."""
     settings, data = replace(FEW, method=method), [f"{toys}:train"]
 
     def stop(line: dict[str, Any]) -> None:

@@ -35,11 +35,11 @@ def ramp_image(*boxes: list[float]) -> BatchAnnotations:
     return one_image(list(boxes), [0] * len(boxes))._replace(sizes=torch.tensor([[32.0, 40]]))
 
 
-def stepped(method: CaBbc, annotations: BatchAnnotations) -> Tensor:
+def step_boxes(method: CaBbc, annotations: BatchAnnotations) -> Tensor:
     return method._step_boxes(ramp_detector(), ramp_features(), annotations)
 
 
-def mended(
+def mend_batch(
     method: Method,
     detector: Detector,
     annotations: BatchAnnotations,
@@ -62,10 +62,10 @@ def test_padding_boxes_have_no_gradient() -> None:
 
 
 def test_a_typical_box_moves_by_alpha_and_its_other_sides_in_proportion() -> None:
-    # 16 wide, 12 high: slopes in sides 16 * .06328 = 1.0125 and 12 * .21094 = 2.53125. The last of
-    # a queue of one is typical, so y moves by -.06 of 12 and x by -.06 * 1.0125 / 2.53125 = -.024
-    # of 16.
-    moved = stepped(made(CaBbcSettings(queue_length=1)), ramp_image(RAMP_BOX))
+    # 16 wide, 12 high: slopes in sides 16 * 0.06328 = 1.0125 and 12 * 0.21094 = 2.53125. The last
+    # of a queue of one is typical, so y moves by -0.06 of 12 and x by -0.06 * 1.0125 / 2.53125 =
+    # -0.024 of 16.
+    moved = step_boxes(made(CaBbcSettings(queue_length=1)), ramp_image(RAMP_BOX))
     torch.testing.assert_close(moved, torch.tensor([[[7.616, 3.28, 23.616, 15.28]]]))
 
 
@@ -76,20 +76,20 @@ def test_the_median_of_recent_annotations_is_typical() -> None:
     method.load_state_dict(state)
     # pushed: 2.53125, so the queue is 5.0625, 100, 7, 2.53125; the second smallest is 5.0625,
     # twice the box's own: half the step
-    moved = stepped(method, ramp_image(RAMP_BOX))
+    moved = step_boxes(method, ramp_image(RAMP_BOX))
     torch.testing.assert_close(moved, torch.tensor([[[7.808, 3.64, 23.808, 15.64]]]))
     torch.testing.assert_close(method.slopes, torch.tensor([5.0625, 100, 7, 2.53125]))
 
 
 def test_no_box_moves_until_half_the_queue_is_filled() -> None:
     method, annotations = made(CaBbcSettings(queue_length=4)), ramp_image(RAMP_BOX)
-    assert stepped(method, annotations).tolist() == [[RAMP_BOX]]
-    assert stepped(method, annotations).tolist() != [[RAMP_BOX]]
+    assert step_boxes(method, annotations).tolist() == [[RAMP_BOX]]
+    assert step_boxes(method, annotations).tolist() != [[RAMP_BOX]]
 
 
 def test_a_step_in_pixels_is_alpha_times_the_slope_cut_off_at_a_tenth_of_the_box() -> None:
-    # 10 * .06328 = .6328 to the left; 10 * .21094 = 2.1 upwards, but .1 * 12 = 1.2 at most
-    moved = stepped(made(CaBbcSettings(step_unit="pixels", alpha=10)), ramp_image(RAMP_BOX))
+    # 10 * 0.06328 = 0.6328 to the left; 10 * 0.21094 = 2.1 upwards, but 0.1 * 12 = 1.2 at most
+    moved = step_boxes(made(CaBbcSettings(step_unit="pixels", alpha=10)), ramp_image(RAMP_BOX))
     expected = torch.tensor([[[8 - 0.6328125, 4 - 1.2, 24 - 0.6328125, 16 - 1.2]]])
     torch.testing.assert_close(moved, expected)
 
@@ -99,7 +99,7 @@ def test_a_box_that_steps_out_of_the_image_is_cut_off() -> None:
     # 15.5 high, of which a tenth is 1.55
     left = 4 * 17 / 3 - 8
     annotations = ramp_image([left, 0.25, left + 16, 15.75])
-    moved = stepped(made(CaBbcSettings(queue_length=1, alpha=0.1)), annotations)
+    moved = step_boxes(made(CaBbcSettings(queue_length=1, alpha=0.1)), annotations)
     assert moved[0, 0, 1] == 0
     assert moved[0, 0, 3].item() == pytest.approx(15.75 - 1.55)
 
@@ -115,7 +115,7 @@ def test_where_heads_leave_no_slope_at_all_no_box_moves() -> None:
     [
         (CaBbcSettings(), 0.2, 0.03),
         (CaBbcSettings(), 0.4, 0.06),
-        (CaBbcSettings(), None, 0.06),  # unknown, and nobody to estimate it: like 40 %
+        (CaBbcSettings(), None, 0.06),  # unknown and without an estimator: as for 40 %
         (CaBbcSettings(step_unit="pixels"), 0.0, 0),
         (CaBbcSettings(step_unit="pixels"), 0.2, 100),
         (CaBbcSettings(step_unit="pixels"), 0.4, 200),
@@ -130,7 +130,7 @@ def test_the_length_of_a_step_follows_the_box_noise(
 
 def test_the_soft_label_and_the_final_box_come_from_both_heads_at_the_corrected_box() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
-    outcome = mended(
+    outcome = mend_batch(
         made(replace(QUICK, queue_length=1, include_background=True)), detector, annotations
     )
     context = work_on(detector, annotations, LATER)
@@ -157,8 +157,10 @@ def test_the_soft_label_and_the_final_box_come_from_both_heads_at_the_corrected_
 
 def test_background_is_in_the_soft_label_only_by_a_setting() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
-    without = mended(made(), detector, annotations).roi.soft
-    with_it = mended(made(replace(QUICK, include_background=True)), detector, annotations).roi.soft
+    without = mend_batch(made(), detector, annotations).roi.soft
+    with_it = mend_batch(
+        made(replace(QUICK, include_background=True)), detector, annotations
+    ).roi.soft
     assert without is not None
     assert with_it is not None
     assert (without[..., 0] == 0).all()
@@ -169,15 +171,15 @@ def test_background_is_in_the_soft_label_only_by_a_setting() -> None:
 @pytest.mark.parametrize("mixing", [0.0, 0.5])
 def test_the_final_box_lies_between_the_corrected_one_and_the_regressions(mixing: float) -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
-    whole = mended(made(), detector, annotations)
-    mixed = mended(made(replace(QUICK, regression_share=mixing)), detector, annotations)
+    whole = mend_batch(made(), detector, annotations)
+    mixed = mend_batch(made(replace(QUICK, regression_share=mixing)), detector, annotations)
     expected = mixing * whole.boxes + (1 - mixing) * whole.matched
     torch.testing.assert_close(mixed.boxes, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_the_judgement_shows_which_labels_changed() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
-    outcome = mended(made(replace(QUICK, temperature=0.05)), detector, annotations)
+    outcome = mend_batch(made(replace(QUICK, temperature=0.05)), detector, annotations)
     changed = outcome.labels != annotations.labels
     is_box = annotations.is_box
     relabelled = outcome.verdict == int(Judgement.RELABELLED)
@@ -191,7 +193,7 @@ def test_the_judgement_shows_which_labels_changed() -> None:
 def test_boxes_known_to_be_right_are_unchanged() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     method = made(rates=Rates(label=0.4, box=0.0))
-    outcome = mended(method, detector, annotations)
+    outcome = mend_batch(method, detector, annotations)
     for boxes in (outcome.boxes, outcome.matched, outcome.roi.boxes, outcome.rpn.boxes):
         assert torch.equal(boxes[annotations.is_box], annotations.boxes[annotations.is_box])
     assert outcome.roi.soft is not None
@@ -200,7 +202,7 @@ def test_boxes_known_to_be_right_are_unchanged() -> None:
 
 def test_labels_known_to_be_right_are_unchanged() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
-    outcome = mended(made(rates=Rates(label=0.0, box=0.4)), detector, annotations)
+    outcome = mend_batch(made(rates=Rates(label=0.0, box=0.4)), detector, annotations)
     assert torch.equal(outcome.labels[annotations.is_box], annotations.labels[annotations.is_box])
     assert outcome.roi.soft is None
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
@@ -225,8 +227,8 @@ def test_padding_is_inert() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     one, other = made(), made()
     outcome, wider = (
-        mended(one, detector, annotations),
-        mended(other, detector, pad(annotations, by=3)),
+        mend_batch(one, detector, annotations),
+        mend_batch(other, detector, pad(annotations, by=3)),
     )
     count = annotations.boxes.shape[1]
     for name in ("boxes", "matched", "labels", "verdict", "confidence", "loss", "is_kept"):
@@ -241,8 +243,8 @@ def test_padding_is_inert() -> None:
 def test_ignored_annotations_pass_through_and_leave_no_trace() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     one, other = made(), made()
-    outcome = mended(one, detector, annotations)
-    mended(
+    outcome = mend_batch(one, detector, annotations)
+    mend_batch(
         other, detector, annotations._replace(is_ignored=torch.zeros_like(annotations.is_ignored))
     )
     ignored = annotations.is_ignored

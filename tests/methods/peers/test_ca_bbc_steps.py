@@ -30,7 +30,7 @@ from tests.methods.peers.ca_bbc_scenes import LOSSES, QUICK, RATES, made, two_he
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def mended(
+def mend_batch(
     method: Method,
     detector: Detector,
     annotations: BatchAnnotations,
@@ -66,13 +66,17 @@ def test_both_heads_and_all_layers_below_get_gradients(progress: TrainingProgres
     parts = [outcome.boxes, outcome.matched, outcome.confidence, outcome.roi.boxes]
     assert not any(part.requires_grad for part in parts)
     network = detector.network
-    assert all(one.grad is None for one in network.parameters())  # the box step left nothing there
+    assert all(
+        parameter.grad is None for parameter in network.parameters()
+    )  # the box step left nothing there
     torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
     gradients = {name: one.grad for name, one in network.named_parameters() if one.requires_grad}
     assert all(g is not None and g.isfinite().all() for g in gradients.values())
     heads = network.roi_heads.box_predictor.heads
     for part in (*heads, network.rpn, network.backbone):
-        assert any(one.grad is not None and one.grad.any() for one in part.parameters())
+        assert any(
+            parameter.grad is not None and parameter.grad.any() for parameter in part.parameters()
+        )
     first, second = (head[0].fc6.weight.grad for head in heads)
     assert not torch.equal(first, second)
 
@@ -122,10 +126,10 @@ def test_a_certain_soft_label_has_the_gradient_of_the_label() -> None:
 def test_the_regression_loss_weighs_every_class_by_the_soft_label(
     kind: str, expected: float
 ) -> None:
-    # Two classes; the one positive wants (0, 0, 0, 1). Class 0 says (.5, 0, 0, 1), class 1 says
-    # (0, 0, 0, 3): sums of |d| .5 and 2; with beta = 1/9 each is 1/18 less: .4444 and 1.9444.
-    # soft (.1, .5, .35): .5 * .5 + .35 * 2 = .95; .5 * .44444 + .35 * 1.94444 = .90278; over 2
-    # sampled RoIs.
+    # Two classes; the one positive wants (0, 0, 0, 1). Class 0 says (0.5, 0, 0, 1), class 1 says
+    # (0, 0, 0, 3): sums of |d| 0.5 and 2; with beta = 1/9 each is 1/18 less: 0.4444 and 1.9444.
+    # soft (0.1, 0.5, 0.35): 0.5 * 0.5 + 0.35 * 2 = 0.95; 0.5 * 0.44444 + 0.35 * 1.94444 = 0.90278;
+    # over 2 sampled RoIs.
     detector = two_heads(num_labels=2)
     detector.numbers = replace(detector.numbers, box_loss=kind)
     deltas = torch.full((1, 3, 3, 4), 7.0)
@@ -143,11 +147,11 @@ def test_the_regression_loss_weighs_every_class_by_the_soft_label(
     yes = torch.ones(1, 2, dtype=torch.bool)
     soft = torch.tensor([[[1.0, 0, 0], [0.1, 0.5, 0.35]]])
     targets = Targets(torch.zeros(1, 2, 4), torch.zeros(1, 2).long(), yes, ~yes, soft)
-    found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
-    assert found.item() == pytest.approx(expected, abs=1e-5)
+    result = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
+    assert result.item() == pytest.approx(expected, abs=1e-5)
     detector.sum_over_processes = lambda number: 2 * number  # another process has as many RoIs
-    found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
-    assert found.item() == pytest.approx(expected / 2, abs=1e-5)
+    result = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
+    assert result.item() == pytest.approx(expected / 2, abs=1e-5)
 
 
 class Behind(SingleProcess):
@@ -163,7 +167,7 @@ def test_slopes_are_those_of_all_processes() -> None:
     alone, one_of_two = made(CaBbcSettings(queue_length=64)), made(CaBbcSettings(queue_length=64))
     one_of_two.exchange = Behind()
     for method in (alone, one_of_two):
-        mended(method, detector, annotations)
+        mend_batch(method, detector, annotations)
     number = int((annotations.is_box & ~annotations.is_ignored).sum())
     own = alone.slopes[-number:]
     assert (own > 0).any()
@@ -174,19 +178,21 @@ def test_slopes_are_those_of_all_processes() -> None:
 def test_half_precision_changes_little_about_the_step() -> None:
     detector, (annotations, _) = two_heads(), random_batch(11)
     method = made(replace(QUICK, queue_length=1))
-    whole = mended(method, detector, annotations)
+    whole = mend_batch(method, detector, annotations)
     with torch.autocast("cpu", torch.bfloat16):
         half, losses = method.losses(work_on(detector, annotations, LATER))
     is_box = annotations.is_box
     assert all(value.isfinite() for value in losses.values())
     torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
     for head in detector.network.roi_heads.box_predictor.heads:
-        assert all(one.grad is not None and one.grad.any() for one in head.parameters())
+        assert all(
+            parameter.grad is not None and parameter.grad.any() for parameter in head.parameters()
+        )
     assert half.matched.dtype == torch.float32
     steps = (whole.matched - annotations.boxes)[is_box].abs()
     assert steps.max() > 3  # pixels
-    for found, expected in ((half.matched, whole.matched), (half.boxes, whole.boxes)):
-        off = (found - expected)[is_box].abs()
+    for result, expected in ((half.matched, whole.matched), (half.boxes, whole.boxes)):
+        off = (result - expected)[is_box].abs()
         assert off.max() < 0.75
         assert off.mean() < 0.15
 
@@ -218,11 +224,11 @@ def test_a_method_resumes_from_its_state(rates: Rates) -> None:
     detector = two_heads()
     first, second = (build("ca-bbc", MethodInputs(15, NUM_LABELS, rates, QUICK)) for _ in range(2))
     for seed in range(2):
-        mended(first, detector, random_batch(seed)[0])
+        mend_batch(first, detector, random_batch(seed)[0])
     first.end_epoch(2, is_warm_up=False)
     second.load_state_dict(first.state_dict())
     annotations, _ = random_batch(5)
-    one, other = mended(first, detector, annotations), mended(second, detector, annotations)
+    one, other = mend_batch(first, detector, annotations), mend_batch(second, detector, annotations)
     assert torch.equal(one.boxes, other.boxes)
     assert torch.equal(one.matched, other.matched)
     assert first.end_epoch(3, is_warm_up=False) == second.end_epoch(3, is_warm_up=False)
@@ -231,7 +237,7 @@ def test_a_method_resumes_from_its_state(rates: Rates) -> None:
 def test_a_state_is_a_snapshot() -> None:
     detector, method = two_heads(), made()
     state = method.state_dict()
-    mended(method, detector, random_batch(5)[0])
+    mend_batch(method, detector, random_batch(5)[0])
     assert state["slopes"].isinf().all()
     assert not method.state_dict()["slopes"].isinf().any()
 
@@ -239,7 +245,7 @@ def test_a_state_is_a_snapshot() -> None:
 def test_the_queue_keeps_its_memory_address() -> None:
     method, detector = made(), two_heads()
     place = method.slopes.data_ptr()
-    mended(method, detector, random_batch(1)[0])
+    mend_batch(method, detector, random_batch(1)[0])
     method.load_state_dict(method.state_dict())
     assert method.slopes.data_ptr() == place
     assert method.slopes.isfinite().all()
@@ -270,9 +276,9 @@ def test_estimates_are_made_once_per_epoch(monkeypatch: pytest.MonkeyPatch) -> N
     method = build("ca-bbc", MethodInputs(15, NUM_LABELS))
     assert isinstance(method, CaBbc)
     assert method.estimator is not None
-    found = equations.BoxNoise(0.3, 0.1)
-    monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", lambda *arguments: found)
-    mended(method, two_heads(), random_batch(1)[0])
+    result = equations.BoxNoise(0.3, 0.1)
+    monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", lambda *arguments: result)
+    mend_batch(method, two_heads(), random_batch(1)[0])
     assert method.end_epoch(0, is_warm_up=False).keys() >= {"box_noise", "label_noise"}
     assert method.alpha == pytest.approx(0.045)
     assert "box_noise" in method.report()

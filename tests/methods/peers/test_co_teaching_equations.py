@@ -50,7 +50,7 @@ def test_tau_is_the_setting_or_the_label_noise_or_a_fifth(
 
 
 def test_the_share_rises_over_a_third_of_the_epochs_and_stays() -> None:
-    # T_k = 12 / 3 = 4, so 0.4 * t / 4 until pass 4
+    # T_k = 12 / 3 = 4, so 0.4 * t / 4 until epoch 4
     shares = [forget_share(epoch, 12, 0.4, CoTeachingSettings()) for epoch in range(12)]
     assert shares == pytest.approx([0, 0.1, 0.2, 0.3] + [0.4] * 8)
 
@@ -116,33 +116,33 @@ def outputs(deltas: list[list[float]]) -> RoiOutput:
 
 
 def test_an_annotation_has_the_mean_losses_of_its_positive_rois() -> None:
-    found = object_losses(
+    losses = object_losses(
         outputs([[1, -2, 0, 0], [0.5, 0.5, -0.5, 0.5], [0, 0, 0, 1], [9, 9, 9, 9]]),
         SAMPLE,
         mark_own_rois(SAMPLE, 3),
         "l1",
     )
     # -log(1/4) and -log(1/2) for annotation 0, -log(1/8) for 1
-    assert found.classes.tolist() == [pytest.approx([1.5 * LN2, 3 * LN2, 0])]
+    assert losses.classes.tolist() == [pytest.approx([1.5 * LN2, 3 * LN2, 0])]
     # (3 + 1) / 2, and 4 * 0.5
-    assert found.boxes.tolist() == [pytest.approx([2, 2, 0])]
-    assert found.is_measured.tolist() == [[True, True, False]]
+    assert losses.boxes.tolist() == [pytest.approx([2, 2, 0])]
+    assert losses.is_measured.tolist() == [[True, True, False]]
 
 
 def test_the_box_loss_is_the_detectors_own() -> None:
-    found = object_losses(
+    losses = object_losses(
         outputs([[1, -2, 0, 0], [1 / 18, 0, 0, 0], [0, 0, 0, 1], [9, 9, 9, 9]]),
         SAMPLE,
         mark_own_rois(SAMPLE, 3),
         "smooth_l1",
     )
     # |d| - 1/18 above beta = 1/9: (3 - 2/18 + 1 - 1/18) / 2; below, d^2 / (2/9) = 9/2 / 324
-    assert found.boxes.tolist() == [pytest.approx([(4 - 3 / 18) / 2, 1 / 72, 0])]
+    assert losses.boxes.tolist() == [pytest.approx([(4 - 3 / 18) / 2, 1 / 72, 0])]
 
 
 def test_no_annotations_have_no_losses() -> None:
-    found = object_losses(outputs([[0.0] * 4] * 4), SAMPLE, mark_own_rois(SAMPLE, 0), "l1")
-    assert [part.shape for part in found] == [(1, 0)] * 3
+    losses = object_losses(outputs([[0.0] * 4] * 4), SAMPLE, mark_own_rois(SAMPLE, 0), "l1")
+    assert [part.shape for part in losses] == [(1, 0)] * 3
 
 
 @pytest.mark.parametrize(
@@ -158,17 +158,17 @@ def test_no_annotations_have_no_losses() -> None:
 def test_the_median_covers_the_marked_values(
     values: list[float], marks: list[int], median: float
 ) -> None:
-    found = masked_median(torch.tensor(values, dtype=torch.float32), torch.tensor(marks).bool())
-    assert found.item() == median
+    actual = masked_median(torch.tensor(values, dtype=torch.float32), torch.tensor(marks).bool())
+    assert actual.item() == median
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1000, width=32), st.booleans()), min_size=1, max_size=12))
 def test_the_median_is_numpys(rows: list[tuple[float, bool]]) -> None:
     values, marks = zip(*rows, strict=True)
-    found = masked_median(torch.tensor([values]), torch.tensor([marks]))
+    median = masked_median(torch.tensor([values]), torch.tensor([marks]))
     chosen = [value for value, mark in rows if mark]
-    assert found.item() == pytest.approx(np.median(chosen) if chosen else 1, rel=1e-6)
+    assert median.item() == pytest.approx(np.median(chosen) if chosen else 1, rel=1e-6)
 
 
 def losses_of(classes: list[float], boxes: list[float], marks: list[int]) -> ObjectLosses:
@@ -207,8 +207,8 @@ def test_annotations_above_the_limit_are_dropped() -> None:
     every = torch.ones(1, 4, dtype=torch.bool)
     is_box = torch.tensor([[True, True, True, False]])
     losses = torch.tensor([[1.9, 2.0, 2.1, 9.0]])
-    found = is_dropped(losses, torch.tensor(2.0), is_box, every, every)
-    assert found.tolist() == [[False, False, True, False]]
+    result = is_dropped(losses, torch.tensor(2.0), is_box, every, every)
+    assert result.tolist() == [[False, False, True, False]]
 
 
 @pytest.mark.parametrize(("limit", "is_out"), [(2.0, True), (INF, False)])
@@ -216,10 +216,10 @@ def test_annotations_that_neither_network_measured_have_an_infinite_loss(
     limit: float, is_out: bool
 ) -> None:
     """And what only the peer measured is kept."""
-    is_box, nobody = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
+    is_box, no_box = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
     by_peer = torch.tensor([[False, True]])
-    found = is_dropped(torch.full((1, 2), 9.0), torch.tensor(limit), is_box, nobody, by_peer)
-    assert found.tolist() == [[is_out, False]]
+    result = is_dropped(torch.full((1, 2), 9.0), torch.tensor(limit), is_box, no_box, by_peer)
+    assert result.tolist() == [[is_out, False]]
 
 
 def test_rois_of_dropped_annotations_are_neither_positive_nor_negative() -> None:

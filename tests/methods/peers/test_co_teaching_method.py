@@ -78,10 +78,10 @@ def with_limits(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTea
 def gradients(loss: Tensor) -> dict[str, Tensor]:
     """Return the gradient of each parameter that has one."""
     named = [(key, one) for key, one in two_networks().network.named_parameters()]
-    found = torch.autograd.grad(loss, [one for _, one in named], allow_unused=True)
+    gradients = torch.autograd.grad(loss, [one for _, one in named], allow_unused=True)
     return {
         key: one
-        for (key, _), one in zip(named, found, strict=True)
+        for (key, _), one in zip(named, gradients, strict=True)
         if one is not None and one.abs().sum() > 0
     }
 
@@ -96,7 +96,7 @@ def assert_same_losses(one: Losses, other: Losses) -> None:
 def test_losses_are_finite_scalars_of_the_same_names(progress: TrainingProgress) -> None:
     _, losses = with_limits(2, 2).losses(step(batch(), progress))
     assert losses.keys() == OF_A | OF_B
-    assert all(one.isfinite() and one.dim() == 0 and one > 0 for one in losses.values())
+    assert all(loss.isfinite() and loss.dim() == 0 and loss > 0 for loss in losses.values())
 
 
 def test_each_network_trains_only_on_its_own_losses() -> None:
@@ -128,7 +128,7 @@ def test_annotations_that_one_network_drops_do_not_train_the_other(
 
 
 def test_without_dropping_it_is_faster_rcnn_twice() -> None:
-    """And while too few losses are known, or in the first pass, nothing is dropped."""
+    """Nothing is dropped while too few losses are known, or in the first epoch."""
     annotations, detector = batch(), two_networks()
     losses = with_limits().losses(step(annotations))[1]
     assert_same_losses(losses, with_limits(0, 0).losses(step(annotations, FIRST))[1])
@@ -287,7 +287,7 @@ def test_images_without_annotations_are_background(
     method = with_limits(2, 2)
     outcome, losses = method.losses(step(none, progress))
     assert outcome.boxes.shape == (3, num_annotations, 4)
-    assert all(one.isfinite() for one in losses.values())
+    assert all(loss.isfinite() for loss in losses.values())
     assert losses["roi_boxes"] == losses["roi_boxes_b"] == 0
     assert losses["roi_classes"] > 0
     assert (method.state_dict()["queue_a"] == 2).all()
@@ -313,8 +313,8 @@ def estimating() -> CoTeaching:
 def with_rates(label: float, box: float) -> CoTeaching:
     """Return a method that has estimated these rates."""
     method = estimating()
-    found = torch.tensor([0.0, 0.5])
-    bounds = {"label_bounds": found, "box_bounds": found}
+    result = torch.tensor([0.0, 0.5])
+    bounds = {"label_bounds": result, "box_bounds": result}
     rates = {"rate": label, "box_noise": box}
     method.load_state_dict({**method.state_dict(), **bounds, **rates})
     return method

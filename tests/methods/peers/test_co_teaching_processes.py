@@ -11,10 +11,10 @@ class Another(SingleProcess):
     """Another process, which has the same annotations with losses three times as high."""
 
     def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        def theirs(one: Tensor) -> Tensor:
-            return one if one.dtype == torch.bool else 3 * one
+        def theirs(tensor: Tensor) -> Tensor:
+            return tensor if tensor.dtype == torch.bool else 3 * tensor
 
-        return tuple(torch.cat([one, theirs(one)]) for one in tensors)
+        return tuple(torch.cat([tensor, theirs(tensor)]) for tensor in tensors)
 
 
 def test_losses_are_in_medians_of_the_whole_batch_and_all_are_pushed() -> None:

@@ -46,7 +46,7 @@ def whole(toys: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_a_resumed_run_gives_the_same_models_and_ledger(
     toys: str, whole: Run, tmp_path: Path
 ) -> None:
-    """Stopped in the last pass, between checkpoints, when annotations are being dropped."""
+    """Stop in the last epoch, between checkpoints, when annotations are being dropped."""
 
     def stop(line: dict[str, Any]) -> None:
         if line.get("step") == 8:

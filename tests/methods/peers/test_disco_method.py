@@ -24,14 +24,14 @@ from tests.methods.peers.bag_scenes import tiny
 def test_a_bag_is_a_gaussian_weighted_by_scores() -> None:
     boxes = torch.tensor([[[[10.0, 0, 40, 20], [14, 0, 40, 28], [NAN] * 4]]]).nan_to_num(nan=900.0)
     is_member = torch.tensor([[[True, True, False]]])
-    # T = .1, scores .1 ln 3 apart: the second weighs three times the first.
+    # T = 0.1, scores 0.1 ln 3 apart: the second weighs three times the first.
     scores = torch.tensor([[[0.2, 0.2 + 0.1 * math.log(3), 0.9]]])
-    found = fit_gaussians(boxes, scores, is_member, 0.1)
+    fitted = fit_gaussians(boxes, scores, is_member, 0.1)
     # x1: 10 / 4 + 14 * 3 / 4 = 13, variance 9 / 4 + 3 / 4 = 3; y2: 20 / 4 + 28 * 3 / 4 = 26, and
     # variance 36 / 4 + 4 * 3 / 4 = 12
-    torch.testing.assert_close(found.mean, torch.tensor([[[13.0, 0, 40, 26]]]))
+    torch.testing.assert_close(fitted.mean, torch.tensor([[[13.0, 0, 40, 26]]]))
     expected = torch.tensor([[[math.sqrt(3), 0, 0, math.sqrt(12)]]])
-    torch.testing.assert_close(found.std, expected)
+    torch.testing.assert_close(fitted.std, expected)
 
 
 def test_a_high_temperature_weighs_all_equally_and_a_low_one_selects_the_best() -> None:
@@ -47,25 +47,25 @@ def test_a_high_temperature_weighs_all_equally_and_a_low_one_selects_the_best() 
 
 def test_an_empty_bag_has_no_distribution_and_no_nan() -> None:
     none = torch.zeros(1, 2, 3, dtype=torch.bool)
-    found = fit_gaussians(torch.full((1, 2, 3, 4), 7.0), torch.rand(1, 2, 3), none, 0.1)
-    assert not found.mean.any()
-    assert not found.std.any()
+    fitted = fit_gaussians(torch.full((1, 2, 3, 4), 7.0), torch.rand(1, 2, 3), none, 0.1)
+    assert not fitted.mean.any()
+    assert not fitted.std.any()
 
 
 def test_deviations_are_exact_far_from_the_origin() -> None:
     boxes = torch.tensor([[[[1000.0, 1000, 1300, 1300], [1000.25, 1000, 1300, 1300]]]])
     is_member = torch.ones(1, 1, 2, dtype=torch.bool)
-    found = fit_gaussians(boxes, torch.zeros(1, 1, 2), is_member, 0.1)
-    assert found.std[0, 0].tolist() == pytest.approx([0.125, 0, 0, 0])
+    fitted = fit_gaussians(boxes, torch.zeros(1, 1, 2), is_member, 0.1)
+    assert fitted.std[0, 0].tolist() == pytest.approx([0.125, 0, 0, 0])
 
 
 def test_boxes_are_drawn_by_deviations_from_the_mean_and_cut_at_the_image() -> None:
     bag = Gaussians(torch.tensor([[[10.0, 10, 30, 90]]]), torch.tensor([[[2.0, 0, 30, 20]]]))
     # one deviation up, one down: 12 and 8; 30 +- 30, where 0 is left of 8; 110 is outside
     uniform = torch.tensor([[[[0.841345] * 4, [0.158655] * 4]]])
-    found = sample_boxes(bag, uniform, torch.tensor([[True]]), torch.tensor([[100.0, 100.0]]))
+    sampled = sample_boxes(bag, uniform, torch.tensor([[True]]), torch.tensor([[100.0, 100.0]]))
     expected = torch.tensor([[[[12.0, 10, 60, 100], [8.0, 10, 9, 70]]]])
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(sampled, expected, rtol=1e-4, atol=1e-3)
     none = sample_boxes(bag, uniform, torch.tensor([[False]]), torch.tensor([[100.0, 100.0]]))
     assert none.tolist() == [[[[0, 0, 1, 1]] * 2]]
 

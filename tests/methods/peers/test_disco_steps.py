@@ -109,14 +109,14 @@ class Literal:
         return Bag(mean, std, score, best, float(scores[:number].max()), number, corrected)
 
     def bags(self, boxes: Tensor, rois: RoiSample, uniform: Tensor) -> dict[tuple[int, int], Bag]:
-        found = {}
+        collected = {}
         for image, place in self.annotations.is_box.nonzero().tolist():
             mine = rois.boxes[image][rois.is_positive[image] & (rois.matched[image] == place)]
             if len(mine):
                 label = int(self.annotations.labels[image, place])
                 own = uniform[image, place]
-                found[image, place] = self.bag(image, label, boxes[image, place], mine, own)
-        return found
+                collected[image, place] = self.bag(image, label, boxes[image, place], mine, own)
+        return collected
 
     def step(self) -> tuple[dict[tuple[int, int], Bag], RoiSample, Targets]:
         """Both times: the bags of the second, its RoIs and what they were assigned to."""
@@ -286,12 +286,12 @@ def test_only_the_second_time_has_gradients(annotations: BatchAnnotations) -> No
 
     calls, ordinary = 0, detector.roi_outputs
 
-    def counted(features: Features, boxes: Tensor) -> Any:
+    def count_call(features: Features, boxes: Tensor) -> Any:
         nonlocal calls
         calls += torch.is_grad_enabled()
         return ordinary(features, boxes)
 
-    detector.roi_outputs = counted  # type: ignore[method-assign]
+    detector.roi_outputs = count_call  # type: ignore[method-assign]
     _, losses = method.losses(work_on(detector, annotations, MIDDLE))
     assert calls == 2  # decoded boxes and drawn ones, beside the RoIs with their spread
     assert lengths(total(losses), detector.network) == pytest.approx(whole)
@@ -347,7 +347,9 @@ def test_images_without_annotations_are_background(
     assert outcome.boxes.isfinite().all()
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     total(losses).backward()  # type: ignore[no-untyped-call]
-    grads = [one.grad for one in detector.network.parameters() if one.grad is not None]
+    grads = [
+        parameter.grad for parameter in detector.network.parameters() if parameter.grad is not None
+    ]
     assert all(one.isfinite().all() for one in grads)
 
 

@@ -65,16 +65,16 @@ def test_a_rate_outside_of_0_to_1_is_refused(rate: float) -> None:
 def test_seeds_are_the_lowest_losses_of_each_label_rounded_up() -> None:
     losses = torch.tensor([0.9, 0.1, 0.5, 4.0, 3.0, 2.0, INF, 0.3, math.nan])
     labels = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
-    found = lowest_of_each_label(losses, labels, 0.5, num_labels=4)
+    lowest = lowest_of_each_label(losses, labels, 0.5, num_labels=4)
     # label 0: ceil(1.5) = 2 of 0.1 0.5 0.9; label 1: 2 of 2 3 4, one was never seen; label 2: its
     # only one; label 3 has none
-    assert found.nonzero()[:, 0].tolist() == [1, 2, 4, 5, 7]
+    assert lowest.nonzero()[:, 0].tolist() == [1, 2, 4, 5, 7]
 
 
 def test_of_equal_losses_the_first_annotations_are_seeds() -> None:
     losses, labels = torch.ones(40), torch.zeros(40, dtype=torch.int64)
-    found = lowest_of_each_label(losses, labels, 0.25, num_labels=1)
-    assert found.tolist() == [True] * 10 + [False] * 30
+    lowest = lowest_of_each_label(losses, labels, 0.25, num_labels=1)
+    assert lowest.tolist() == [True] * 10 + [False] * 30
 
 
 @pytest.mark.parametrize(("share", "number"), [(0.0, 0), (0.4, 2), (0.41, 3), (1.0, 5)])
@@ -95,11 +95,11 @@ def test_no_seed_has_a_higher_loss_than_another_annotation_of_its_label(
 ) -> None:
     losses = torch.tensor([loss for loss, _ in rows])
     labels = torch.tensor([label for _, label in rows], dtype=torch.int64)
-    found = lowest_of_each_label(losses, labels, share, num_labels=4)
-    assert not found[losses.isinf()].any()
+    lowest = lowest_of_each_label(losses, labels, share, num_labels=4)
+    assert not lowest[losses.isinf()].any()
     for label in range(4):
         is_here = (labels == label) & losses.isfinite()
-        seeds, others = losses[found & is_here], losses[~found & is_here]
+        seeds, others = losses[lowest & is_here], losses[~lowest & is_here]
         number = share * int(is_here.sum())
         assert number - 1e-6 <= len(seeds) < number + 1
         if len(seeds) and len(others):
@@ -111,11 +111,11 @@ def test_the_distillation_loss_is_the_divergence_of_softened_distributions() -> 
     logits = torch.tensor([[0.0, 0.0], [3.0, 3.0], [math.nan, 1.0]], requires_grad=True)
     is_sampled = torch.tensor([True, True, False])
     loss = distillation_loss(logits, with_limits, is_sampled, 2.0, torch.tensor(2))
-    # p = (.8, .2), q = (.5, .5): .8 ln 1.6 + .2 ln .4 = .376003 - .183258 = .192745, times 2^2 and
-    # halved; the second row agrees, the third is padding
+    # p = (0.8, 0.2), q = (0.5, 0.5): 0.8 ln 1.6 + 0.2 ln 0.4 = 0.376003 - 0.183258 = 0.192745,
+    # times 2^2 and halved; the second row agrees, the third is padding
     assert loss.item() == pytest.approx(0.385490, abs=1e-6)
     loss.backward()  # type: ignore[no-untyped-call]
-    # T (q - p) / 2 = 2 (.5 - .8, .5 - .2) / 2
+    # T (q - p) / 2 = 2 (0.5 - 0.8, 0.5 - 0.2) / 2
     expected = torch.tensor([[-0.3, 0.3], [0.0, 0.0], [0.0, 0.0]])
     torch.testing.assert_close(logits.grad, expected)
 
@@ -144,7 +144,7 @@ def progress(epoch: int, step: int, num_epochs: int = 6) -> TrainingProgress:
 
 
 def test_the_learning_rate_follows_the_steps_of_each_stage() -> None:
-    made = method()  # 2 of 6 passes of 10 steps are plain
+    made = method()  # 2 of 6 epochs of 10 steps are plain
     assert made.clock(progress(0, 0)) == (0, 20)
     assert made.clock(progress(1, 19)) == (19, 20)
     assert made.clock(progress(2, 20)) == (0, 40)
@@ -163,7 +163,7 @@ def test_the_stages_are_two_phases() -> None:
     assert phases == [True, True, False, False, False, False]
 
 
-def remembered(made: NoteRcnn) -> None:
+def fill_memory(made: NoteRcnn) -> None:
     """Store losses of five annotations of two labels in the last plain epoch of two."""
     state = made.state_dict()
     state["losses"][:5] = torch.tensor([0.2, 0.1, 1.0, 3.0, 2.0])
@@ -174,7 +174,7 @@ def remembered(made: NoteRcnn) -> None:
 
 def test_seeds_are_chosen_when_the_plain_stage_ends_and_only_then() -> None:
     made = method()
-    remembered(made)
+    fill_memory(made)
     assert made.end_epoch(0, is_warm_up=False) == {}
     assert not made.state_dict()["is_seed"].any()
     assert made.end_epoch(1, is_warm_up=False) == {"seeds": 3 / 5}  # ceil(1.5) + 1 of 5
@@ -192,7 +192,7 @@ def test_an_epoch_without_visits_has_no_seeds() -> None:
 
 def test_a_method_resumes_from_its_state_in_the_same_memory() -> None:
     first, second = method(), method()
-    remembered(first)
+    fill_memory(first)
     state = first.state_dict()
     second.load_state_dict(state)
     assert second.end_epoch(1, is_warm_up=False) == first.end_epoch(1, is_warm_up=False) != {}
@@ -239,6 +239,6 @@ def test_a_setting_out_of_its_range_is_refused_by_name(wrong: dict[str, Any]) ->
 @bounded(max_examples=15, deadline=None)
 def test_no_box_is_near_in_an_image_without_annotations(seed: int) -> None:
     annotations, proposals = random_batch(seed)
-    found: Tensor = is_near(proposals.boxes.nan_to_num(), annotations, 0.1)
-    assert found[0].any()  # proposals lie around its annotations
-    assert not found[2].any()
+    result: Tensor = is_near(proposals.boxes.nan_to_num(), annotations, 0.1)
+    assert result[0].any()  # proposals lie around its annotations
+    assert not result[2].any()

@@ -277,13 +277,13 @@ def test_gradients_reach_all_trained_parameters_and_never_the_twin(
     assert tuple(losses) == LOSSES
     assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
     backward(losses)
-    found = norms(detector.network)
+    result = norms(detector.network)
     trained = {name for name, one in detector.network.named_parameters() if one.requires_grad}
-    assert found.keys() == trained
+    assert result.keys() == trained
     assert not any(name.startswith("twin.") for name in trained)
-    still = {name for name, norm in found.items() if norm == 0}
+    still = {name for name, norm in result.items() if norm == 0}
     assert not still
-    assert all(math.isfinite(norm) for norm in found.values())
+    assert all(math.isfinite(norm) for norm in result.values())
 
 
 @STAGES
@@ -310,7 +310,7 @@ def test_the_plain_stages_model_is_frozen_when_the_stage_is_over() -> None:
 
     made.begin_epoch(0, detector)
     assert not all(is_alike())
-    made.begin_epoch(1, detector)  # 1 of 3 passes is plain
+    made.begin_epoch(1, detector)  # 1 of 3 epochs is plain
     assert all(is_alike())
     assert addresses == {key: one.data_ptr() for key, one in twin.state_dict().items()}
     with torch.no_grad():
@@ -340,12 +340,12 @@ def test_padding_is_inert(progress: TrainingProgress, annotations: BatchAnnotati
     keys = {shape: torch.rand(shape) for shape in [(3, 150 + 5), (3, 150 + 8)]}
     keys[3, 158][:, :155] = keys[3, 155]
 
-    def fixed(work_: Any) -> Any:
+    def fix_work(work_: Any) -> Any:
         draw = work_.draw
         return replace(work_, draw=lambda shape: keys.get(tuple(shape), draw(shape)))
 
-    outcome, losses = one.losses(fixed(context))
-    wider, same = other.losses(fixed(wide))
+    outcome, losses = one.losses(fix_work(context))
+    wider, same = other.losses(fix_work(wide))
     for name in LOSSES:
         torch.testing.assert_close(same[name], losses[name])
     assert wider.loss[:, -3:].isnan().all()

@@ -58,7 +58,7 @@ FIRST = [
     (EVEN, STILL),
     (EVEN, STILL),
 ]
-# Scores of the labels at the moved boxes: .6, .8 and .5.
+# Scores of the labels at the moved boxes: 0.6, 0.8 and 0.5.
 SECOND = [
     ([0.1, 0.3, 0.6], [1.0, 0, 0, 0]),
     ([0.1, 0.1, 0.8], [-1.0, 0, 0, 0]),
@@ -72,18 +72,18 @@ def annotations() -> BatchAnnotations:
     return random_batch(9)[0]
 
 
-def scripted(*answers: list[tuple[list[float], list[float]]]) -> Scripted:
+def make_scripted(*answers: list[tuple[list[float], list[float]]]) -> Scripted:
     return Scripted(ROIS, [FIRST, *answers])
 
 
-def made(**changes: Any) -> OaMil:
+def make_method(**changes: Any) -> OaMil:
     return OaMil(replace(OaMilSettings(gamma=2.0), **changes))
 
 
 def test_the_best_box_of_a_bag_moves_the_target_of_regression() -> None:
-    detector = scripted(SECOND)
-    outcome, losses = made().losses(work_on(detector, one_image(BOXES, LABELS), MIDDLE))
-    # Annotation 0: the second RoI is best, phi = .8^2 = .64, so x goes from 10 to 10 + .64 * 6.
+    detector = make_scripted(SECOND)
+    outcome, losses = make_method().losses(work_on(detector, one_image(BOXES, LABELS), MIDDLE))
+    # Annotation 0: the second RoI is best, phi = 0.8^2 = 0.64, so x goes from 10 to 10 + 0.64 * 6.
     # Annotation 1: its only box is the given one. Annotation 2: no bag.
     expected = torch.tensor([[[13.84, 10, 33.84, 30], BOXES[1], BOXES[2]]])
     torch.testing.assert_close(outcome.boxes, expected)
@@ -94,21 +94,21 @@ def test_the_best_box_of_a_bag_moves_the_target_of_regression() -> None:
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 3]
     # Wanted deltas: 3.84 / 2 = 1.92 where the delta is 1, 1.84 / 2 = 0.92 where it is 2; of 4 RoIs.
     assert losses["roi_boxes"].item() == pytest.approx((0.92 + 1.08) / 4)
-    # 1 - S: .2 for class 1, .5 for class 0; their mean .35, times lambda
+    # 1 - S: 0.2 for class 1, 0.5 for class 0; their mean 0.35, times lambda
     assert losses["roi_bags"].item() == pytest.approx(0.035)
     assert losses["roi_classes"].item() == pytest.approx(math.log(3))
     assert [one.shape[1] for one in detector.asked] == [4, 3]  # background is not asked again
 
 
 def test_theta_is_the_most_that_a_box_moves() -> None:
-    detector = scripted(SECOND)
-    outcome, _ = made(theta=0.5).losses(work_on(detector, one_image(BOXES, LABELS), MIDDLE))
+    detector = make_scripted(SECOND)
+    outcome, _ = make_method(theta=0.5).losses(work_on(detector, one_image(BOXES, LABELS), MIDDLE))
     assert outcome.boxes[0, 0].tolist() == pytest.approx([13, 10, 33, 30])
 
 
 def test_assignment_classes_and_the_first_stage_stay_with_the_given_boxes() -> None:
     annotations = one_image(BOXES, LABELS)
-    outcome, _ = made().losses(work_on(scripted(SECOND), annotations, MIDDLE))
+    outcome, _ = make_method().losses(work_on(make_scripted(SECOND), annotations, MIDDLE))
     for targets in (outcome.rpn, outcome.roi):
         assert torch.equal(targets.boxes, annotations.boxes)
         assert torch.equal(targets.labels, annotations.labels)
@@ -117,7 +117,7 @@ def test_assignment_classes_and_the_first_stage_stay_with_the_given_boxes() -> N
 
 def test_before_selection_only_the_scores_of_bags_are_trained() -> None:
     annotations = one_image(BOXES, LABELS)
-    outcome, losses = made().losses(work_on(scripted(SECOND), annotations, START))
+    outcome, losses = make_method().losses(work_on(make_scripted(SECOND), annotations, START))
     assert torch.equal(outcome.boxes, annotations.boxes)
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     # as sampled: 0 where the delta is 1, -1 where it is 2
@@ -125,8 +125,8 @@ def test_before_selection_only_the_scores_of_bags_are_trained() -> None:
     assert losses["roi_bags"].item() == pytest.approx(0.035)
 
 
-# Extension. Scores .7 and .1 (class 1) and .9 (class 0): 1 - S = (.3 + .1) / 2 = .2; then .4, .9
-# and .3: (.1 + .7) / 2 = .4. Without: .35 as above.
+# Extension. Scores 0.7 and 0.1 (class 1) and 0.9 (class 0): 1 - S = (0.3 + 0.1) / 2 = 0.2; then
+# 0.4, 0.9 and 0.3: (0.1 + 0.7) / 2 = 0.4. Without: 0.35 as above.
 THIRD = [([0.2, 0.1, 0.7], [3.0, 0, 0, 0]), ([0.8, 0.1, 0.1], STILL), ([0.1, 0.9, 0.0], STILL)]
 FOURTH = [([0.5, 0.1, 0.4], STILL), ([0.1, 0.0, 0.9], STILL), ([0.6, 0.3, 0.1], STILL)]
 
@@ -142,12 +142,12 @@ FOURTH = [([0.5, 0.1, 0.4], STILL), ([0.1, 0.0, 0.9], STILL), ([0.6, 0.3, 0.1], 
     ],
 )
 def test_extended_bags_count_beside_the_first(changes: dict[str, Any], loss: float) -> None:
-    detector = scripted(SECOND, THIRD, FOURTH)
-    method = made(extension_rounds=2, **changes)
+    detector = make_scripted(SECOND, THIRD, FOURTH)
+    method = make_method(extension_rounds=2, **changes)
     outcome, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     assert losses["roi_bags"].item() == pytest.approx(loss)
     assert not detector.answers
-    # the first round alone chooses, although a later one has a box of score .9
+    # the first round alone chooses, although a later one has a box of score 0.9
     assert outcome.boxes[0, 0, 0].item() == pytest.approx(13.84)
     assert outcome.confidence[0, 0].item() == pytest.approx(0.8)
 
@@ -163,8 +163,8 @@ def test_extended_bags_count_beside_the_first(changes: dict[str, Any], loss: flo
 def test_a_round_starts_from_the_last_boxes_or_from_the_rois(
     kind: str, second: list[float], third: list[float]
 ) -> None:
-    detector = scripted(SECOND, THIRD, FOURTH)
-    method = made(extension_rounds=2, extension=kind)
+    detector = make_scripted(SECOND, THIRD, FOURTH)
+    method = make_method(extension_rounds=2, extension=kind)
     method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     first_x = [one[0, :2, 0].tolist() for one in detector.asked]
     assert first_x[1] == pytest.approx([12, 16])
@@ -173,8 +173,8 @@ def test_a_round_starts_from_the_last_boxes_or_from_the_rois(
 
 
 def test_without_extensions_late_steps_are_like_others() -> None:
-    detector = scripted(SECOND)
-    method = made(extension_rounds=0)
+    detector = make_scripted(SECOND)
+    method = make_method(extension_rounds=0)
     _, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     assert losses["roi_bags"].item() == pytest.approx(0.035)
 
@@ -203,9 +203,9 @@ def test_a_batch_is_divided_by_the_counts_of_all_processes() -> None:
         def all_sum(self, tensor: Tensor, /) -> Tensor:
             return 2 * tensor
 
-    method = made()
+    method = make_method()
     method.exchange = Doubled()
-    _, losses = method.losses(work_on(scripted(SECOND), one_image(BOXES, LABELS), MIDDLE))
+    _, losses = method.losses(work_on(make_scripted(SECOND), one_image(BOXES, LABELS), MIDDLE))
     assert losses["roi_bags"].item() == pytest.approx(0.035 / 2)
 
 
@@ -237,8 +237,8 @@ def literal_bag_loss(
         alone = seen.features._replace(
             maps={name: one[image : image + 1] for name, one in seen.features.maps.items()}
         )
-        found = detector.roi_outputs(alone, own).logits.softmax(-1)[0, :, label + 1]
-        best, score = own[0, found.argmax()], float(found.max())
+        result = detector.roi_outputs(alone, own).logits.softmax(-1)[0, :, label + 1]
+        best, score = own[0, result.argmax()], float(result.max())
         scores.setdefault(label, []).append(score)
         phi = min(score**0.5, 0.85)
         boxes[image, place] = phi * best + (1 - phi) * annotations.boxes[image, place]
@@ -249,7 +249,7 @@ def literal_bag_loss(
 def test_a_step_is_that_of_plain_loops_over_bags() -> None:
     annotations, proposals = random_batch(9)
     detector = lively("oa-mil", proposals)
-    method = made(bag_loss_weight=1.0, gamma=0.5)
+    method = make_method(bag_loss_weight=1.0, gamma=0.5)
     with torch.no_grad():
         outcome, losses = method.losses(work_on(detector, annotations, MIDDLE))
         loss, boxes = literal_bag_loss(detector, annotations, MIDDLE)
@@ -287,7 +287,7 @@ def test_bags_give_gradients_to_the_classifier_and_not_to_the_regression(
 def test_the_new_target_changes_the_regression_and_not_the_classification(
     annotations: BatchAnnotations,
 ) -> None:
-    detector, method = tiny("oa-mil"), made(gamma=0.0)
+    detector, method = tiny("oa-mil"), make_method(gamma=0.0)
     _, before = method.losses(work_on(detector, annotations, START))
     _, after = method.losses(work_on(detector, annotations, MIDDLE))
     for name in LOSSES:
@@ -340,7 +340,9 @@ def test_images_without_annotations_are_background(
     assert outcome.boxes.isfinite().all()
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     total(losses).backward()  # type: ignore[no-untyped-call]
-    grads = [one.grad for one in detector.network.parameters() if one.grad is not None]
+    grads = [
+        parameter.grad for parameter in detector.network.parameters() if parameter.grad is not None
+    ]
     assert all(one.isfinite().all() for one in grads)
 
 
@@ -349,9 +351,9 @@ def test_half_the_precision_gives_whole_boxes(
     annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
-    whole, _ = made(gamma=0.5).losses(work_on(detector, annotations, progress))
+    whole, _ = make_method(gamma=0.5).losses(work_on(detector, annotations, progress))
     with torch.autocast("cpu", torch.bfloat16):
-        half, losses = made(gamma=0.5).losses(work_on(detector, annotations, progress))
+        half, losses = make_method(gamma=0.5).losses(work_on(detector, annotations, progress))
     assert all(value.isfinite() and value.dtype == torch.float32 for value in losses.values())
     is_box = annotations.is_box
     assert (half.boxes[is_box] - whole.boxes[is_box]).abs().median() < 0.5  # pixels of 100

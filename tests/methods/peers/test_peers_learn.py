@@ -19,7 +19,7 @@ SETTINGS = TrainSettings(
     epochs=8,
     optimisation=Optimisation(optimizer="adamw", lr=0.003, schedule="cosine"),
 )
-TOLD: dict[str, dict[str, Any]] = {  # wrongly, so that right annotations have to survive them
+WRONG_RATES: dict[str, dict[str, Any]] = {  # right annotations have to survive them
     "ca-bbc": {"box_noise": 0.2},
     "co-teaching": {"co_teaching": CoTeachingSettings(forget_rate=0.1)},
     "disco": {},
@@ -36,12 +36,12 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", sorted(TOLD))
+@pytest.mark.parametrize("method", sorted(WRONG_RATES))
 def test_it_reaches_the_ap50_of_the_embedded_dataset(
     method: str, toys: Path, tmp_path: Path
 ) -> None:
     """Without training, AP50 is almost 0."""
-    settings = replace(SETTINGS, method=method, **TOLD[method])
+    settings = replace(SETTINGS, method=method, **WRONG_RATES[method])
     run = train([f"{toys}:train"], tmp_path / "run", settings, val=[f"{toys}:val"])
     scores = {name: values for name, values in run.summary().items() if name in ("val", "val_b")}
     assert scores.keys() == ({"val", "val_b"} if method == "co-teaching" else {"val"})

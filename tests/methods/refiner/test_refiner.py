@@ -93,14 +93,14 @@ def test_a_refiner_equals_the_method_in_the_training_loop(name: str, detector: s
                 lambda boxes: made.score(features, boxes, torch.tensor(SIZES)),
                 TrainingProgress(step // 2, step, 4, left),
             )
-        found = refined.outcome
+        result = refined.outcome
         for part in ("verdict", "labels", "num_candidates", "is_kept"):
-            assert torch.equal(getattr(found, part), getattr(expected, part)), part
+            assert torch.equal(getattr(result, part), getattr(expected, part)), part
         for part in ("loss", "threshold", "confidence", "matched", "boxes"):
             torch.testing.assert_close(
-                getattr(found, part), getattr(expected, part), atol=1e-3, rtol=1e-4, equal_nan=True
+                getattr(result, part), getattr(expected, part), atol=1e-3, rtol=1e-4, equal_nan=True
             )
-        for ours, theirs in ((found.rpn, expected.rpn), (found.roi, expected.roi)):
+        for ours, theirs in ((result.rpn, expected.rpn), (result.roi, expected.roi)):
             torch.testing.assert_close(ours.soft, theirs.soft, atol=1e-4, rtol=1e-4)
             assert torch.equal(ours.is_real, theirs.is_real)
         if step % 2:
@@ -130,7 +130,7 @@ def test_labels_that_the_heads_contradict_change_after_warm_up() -> None:
     assert refined.record.new_labels.tolist() == [3, 3, 2, 3]
     kept, relabelled = int(Judgement.KEPT), int(Judgement.RELABELLED)
     assert refined.record.verdict.tolist() == [relabelled, kept, kept, relabelled]
-    as_given = torch.cat([one["boxes"] for one in targets()])
+    as_given = torch.cat([target["boxes"] for target in targets()])
     assert torch.equal(refined.record.final_boxes, as_given)
     soft = torch.cat([one["soft"] for one in refined.roi])
     assert soft.shape == (4, 1 + NUM_LABELS)
@@ -179,7 +179,7 @@ def test_discarded_annotations_are_left_out_with_all_their_fields() -> None:
     assert refined.roi[0]["image_id"].tolist() == [8]
     assert refined.roi[1]["boxes"].shape == (0, 4)
     assert refined.record.is_kept.tolist() == [False, True, True, False]
-    assert [one.tolist() for one in refined.places] == [[1, 2], []]
+    assert [place.tolist() for place in refined.places] == [[1, 2], []]
 
 
 def test_crowds_are_not_touched_and_not_trained_on() -> None:
@@ -215,11 +215,11 @@ def test_other_number_types_are_accepted_and_boxes_keep_theirs() -> None:
     refiner = refiner_of(ModelByHand(), warm_up=0, label_noise=0.4)
     asked = [
         {
-            "boxes": one["boxes"].double(),
-            "labels": one["labels"].int(),
-            "rows": one["rows"].int(),
+            "boxes": target["boxes"].double(),
+            "labels": target["labels"].int(),
+            "rows": target["rows"].int(),
         }
-        for one in targets()
+        for target in targets()
     ]
     refined = refiner(blank(), MAPS, no_proposals(), asked)
     assert refined.roi[0]["boxes"].dtype == torch.float64
@@ -268,7 +268,7 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
     refined = refiner(blank(), MAPS, no_proposals(), targets())
     labels, matched = samples(refined)
     logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    found = refiner.class_targets(refined, logits, labels, matched)
+    actual = refiner.class_targets(refined, logits, labels, matched)
     method = build_from(
         resolve_settings(TrainSettings(label_noise=0.4)), NUM_ANNOTATIONS, NUM_LABELS, "cpu"
     )
@@ -286,8 +286,8 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
     warm_up = TrainingProgress.at(0, 0, 1, warm_up=1.0)
     expected = method.class_targets(padded_logits, rois, refined.outcome.roi, warm_up)
     assert expected is not None
-    torch.testing.assert_close(found, torch.cat([expected[0], expected[1, :2]]))
-    assert 0 < found[0, 1] < found[0, 2] < 1  # soft, though the labels are hard
+    torch.testing.assert_close(actual, torch.cat([expected[0], expected[1, :2]]))
+    assert 0 < actual[0, 1] < actual[0, 2] < 1  # soft, though the labels are hard
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -66,12 +66,12 @@ class Cvat:
         raise LookupError(region)
 
     def change(self, region: str, *, label: str | None = None, box: Any = None) -> None:
-        _, found = self._find(region)
-        found.set("source", "semi-auto")
+        _, result = self._find(region)
+        result.set("source", "semi-auto")
         if label is not None:
-            found.set("label", label)
+            result.set("label", label)
         for name, side in zip(("xtl", "ytl", "xbr", "ybr"), box or (), strict=False):
-            found.set(name, f"{side:.2f}")
+            result.set(name, f"{side:.2f}")
 
     def delete(self, region: str) -> None:
         image, box = self._find(region)

@@ -56,8 +56,8 @@ def submitted(
     tasks = []
     for number, task in enumerate(json_of(out / "tasks.json"), 1):
         (prediction,) = task["predictions"]
-        found = regions(json.loads(json.dumps(prediction)))
-        edit(task["data"]["file_name"], found)
+        document = regions(json.loads(json.dumps(prediction)))
+        edit(task["data"]["file_name"], document)
         annotation = {
             "id": 1000 + number,
             "completed_by": {
@@ -66,14 +66,14 @@ def submitted(
                 "first_name": "",
                 "last_name": "",
             },
-            "result": [one | {"origin": "prediction"} for one in found.values()],
+            "result": [one | {"origin": "prediction"} for one in document.values()],
             "was_cancelled": False,
             "ground_truth": False,
             "created_at": "2026-11-01T10:00:00.000000Z",
             "updated_at": "2026-11-01T10:05:00.000000Z",
             "lead_time": 4.25,
             "prediction": prediction,
-            "result_count": len(found),
+            "result_count": len(document),
             "task": number,
             "project": 1,
         }

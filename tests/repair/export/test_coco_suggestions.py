@@ -66,11 +66,11 @@ def test_a_dataset_of_another_format_gets_numbers(tmp_path: Path) -> None:
     voc = load(tmp_path / "voc")
     run = run_on(voc, tmp_path / "run", [str(tmp_path / "voc")], VISITS)
     document = json_of(export(run, tmp_path / "out", "coco").out / "instances_suggested.json")
-    assert [one["id"] for one in document["categories"]] == [1, 2, 3]
-    assert [one["id"] for one in document["images"]] == [1, 2]
-    assert [one["id"] for one in document["annotations"]] == [1, 2, 3, 4, 5, 6]
-    told = [one["boxmend"]["annotation_id"] for one in document["annotations"]]
-    assert told == voc.annotation_ids.tolist() == [f"{k}:{p}" for k in "ab" for p in range(3)]
+    assert [category["id"] for category in document["categories"]] == [1, 2, 3]
+    assert [image["id"] for image in document["images"]] == [1, 2]
+    assert [annotation["id"] for annotation in document["annotations"]] == [1, 2, 3, 4, 5, 6]
+    ids = [annotation["boxmend"]["annotation_id"] for annotation in document["annotations"]]
+    assert ids == voc.annotation_ids.tolist() == [f"{k}:{p}" for k in "ab" for p in range(3)]
 
 
 def test_two_files_with_other_categories_get_numbers_of_their_own(tmp_path: Path) -> None:
@@ -80,6 +80,6 @@ def test_two_files_with_other_categories_get_numbers_of_their_own(tmp_path: Path
     addresses = [str(tmp_path / name / "instances_train.json") for name in ("one", "two")]
     run = run_on(load(*addresses), tmp_path / "run", addresses, VISITS)
     document = json_of(export(run, tmp_path / "out", "coco").out / "instances_suggested.json")
-    assert [(one["id"], one["name"]) for one in document["categories"]] == [
+    assert [(category["id"], category["name"]) for category in document["categories"]] == [
         *((1, "van"), (2, "truck"), (3, "bus"), (4, "tram"))
     ]

@@ -17,7 +17,9 @@ def root_in(folder: Path, drawn: Drawn | None = None) -> Element:
 
 
 def attributes_of(box: Element) -> dict[str, str]:
-    return {one.attrib["name"]: one.text or "" for one in box.findall("attribute")}
+    return {
+        attribute.attrib["name"]: attribute.text or "" for attribute in box.findall("attribute")
+    }
 
 
 def boxes_of(root: Element) -> dict[str, Element]:
@@ -73,18 +75,18 @@ def test_images_are_whole_and_others_are_marked(tmp_path: Path) -> None:
 
 def test_images_are_numbered_as_cvat_numbers_frames(tmp_path: Path) -> None:
     root = root_in(tmp_path, Drawn(file_names=("b/2.png", "a/10.png")))
-    told = [(image.attrib["id"], image.attrib["name"]) for image in root.findall("image")]
-    assert told == [("0", "a/10.png"), ("1", "b/2.png")]
+    frames = [(image.attrib["id"], image.attrib["name"]) for image in root.findall("image")]
+    assert frames == [("0", "a/10.png"), ("1", "b/2.png")]
     assert {(one.attrib["width"], one.attrib["height"]) for one in root.findall("image")} == {
         ("200", "100")
     }
 
 
-def test_the_version_and_the_labels_are_told(tmp_path: Path) -> None:
+def test_the_version_and_the_labels_are_reported(tmp_path: Path) -> None:
     root = root_in(tmp_path)
     assert root.findtext("version") == "1.1"
     assert root.findtext("meta/task/size") == "2"
-    assert [one.text for one in root.findall("meta/task/labels/label/name")] == [
+    assert [name.text for name in root.findall("meta/task/labels/label/name")] == [
         *("van", "truck", "bus")
     ]
 
@@ -96,7 +98,7 @@ def test_every_attribute_that_is_written_is_declared(tmp_path: Path) -> None:
     root = ElementTree.parse(out / "annotations.xml").getroot()
     used = {name for box in root.iter("box") for name in attributes_of(box)}
     for label in labels:
-        declared = {one["name"]: one for one in label["attributes"]}
+        declared = {attribute["name"]: attribute for attribute in label["attributes"]}
         assert set(declared) == used
         assert declared["status"]["values"] == ["suspect", "other", "ignored"]
         assert {one["input_type"] for name, one in declared.items() if name != "status"} == {"text"}

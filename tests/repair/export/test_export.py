@@ -19,13 +19,13 @@ EVERY_TARGET = pytest.mark.parametrize("to", TARGETS)
 
 
 def bytes_in(folder: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in sorted(folder.iterdir()) if one.is_file()}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 @EVERY_TARGET
 def test_a_folder_holds_the_files_a_readme_and_a_manifest(tmp_path: Path, to: str) -> None:
     result = export(drawn_run(tmp_path), tmp_path / "new/out", to)
-    assert set(result.files) == {one.name for one in (tmp_path / "new/out").iterdir()}
+    assert set(result.files) == {path.name for path in (tmp_path / "new/out").iterdir()}
     assert {"README.md", "export.json"} < set(result.files)
     assert "3 annotations to review" in (tmp_path / "new/out/README.md").read_text()
     assert result.to_json() == {
@@ -93,7 +93,7 @@ def test_an_output_that_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out/mine.txt").write_text("mine")
     with pytest.raises(OutputError, match="the folder is not empty"):
         export(run, tmp_path / "out", "coco")
-    assert [one.name for one in (tmp_path / "out").iterdir()] == ["mine.txt"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.parametrize("to", ["csv", "", "COCO"])
@@ -166,7 +166,7 @@ def test_missing_images_are_counted_and_do_no_harm_where_sizes_are_known(
 @EVERY_TARGET
 def test_sizes_are_read_from_headers_where_the_dataset_has_none(tmp_path: Path, to: str) -> None:
     manifest = json_of(exported(tmp_path, to, Drawn(size=None)) / "export.json")
-    assert [(one["width"], one["height"]) for one in manifest["images"]] == [(200, 100)] * 2
+    assert [(image["width"], image["height"]) for image in manifest["images"]] == [(200, 100)] * 2
 
 
 def test_an_image_of_unknown_size_is_left_out_and_named(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_images_of_the_same_name_in_two_datasets_are_kept_apart(tmp_path: Path) 
     visits = [*VISITS, *(seen(row, Judgement.DISCARDED, 5.0) for row in (6, 9))]
     run = run_on(load(*addresses), tmp_path / "run", addresses, visits)
     result = export(run, tmp_path / "out", "cvat", options=ExportOptions(images_as="copy"))
-    names = [one["file_name"] for one in json_of(tmp_path / "out/export.json")["images"]]
+    names = [image["file_name"] for image in json_of(tmp_path / "out/export.json")["images"]]
     assert len(set(names)) == len(names) == result.num_images == 4
     assert all((tmp_path / "out/images" / name).is_file() for name in names)
 
@@ -213,8 +213,8 @@ def test_datasets_of_other_formats_are_exported_with_their_images(
     images = json_of(tmp_path / "out/export.json")["images"]
     assert len(images) == 2
     assert all((tmp_path / "out/images" / one["file_name"]).is_file() for one in images)
-    told = [one["annotation_id"] for image in images for one in image["annotations"]]
-    assert told == dataset.annotation_ids.tolist()
+    ids = [one["annotation_id"] for image in images for one in image["annotations"]]
+    assert ids == dataset.annotation_ids.tolist()
 
 
 def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> None:
@@ -234,16 +234,16 @@ def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> Non
 def test_a_method_without_losses_has_reasons_without_doubts(tmp_path: Path) -> None:
     visits = [seen(1, Judgement.KEPT, nan, confidence=nan, box=(100, 20, 150, 60))]
     out = export(drawn_run(tmp_path, visits=visits), tmp_path / "out", "coco").out
-    (told,) = (
-        one
-        for one in json_of(out / "export.json")["images"][0]["annotations"]
-        if one["status"] == "suspect"
+    (entry,) = (
+        annotation
+        for annotation in json_of(out / "export.json")["images"][0]["annotations"]
+        if annotation["status"] == "suspect"
     )
-    assert told["reason"] == (
+    assert entry["reason"] == (
         "label: truck kept in 1 of 1 visits; box: moved, IoU 0.80 with the annotated one"
     )
-    assert told["suspicion"] == 0.2
-    assert {"doubt", "score"}.isdisjoint(told)
+    assert entry["suspicion"] == 0.2
+    assert {"doubt", "score"}.isdisjoint(entry)
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

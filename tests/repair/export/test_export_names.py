@@ -49,13 +49,13 @@ def test_any_text_survives_an_xml_parser_once_it_is_fit(text: str) -> None:
     assert (element.text or "") == fit
 
 
-def test_names_that_become_equal_are_told_apart() -> None:
+def test_names_that_become_equal_stay_distinct() -> None:
     assert make_distinct(["a ", "a", " a"]) == ["a", "a (2)", "a (3)"]
     assert make_distinct(["", " ", "unnamed"]) == ["unnamed", "unnamed (2)", "unnamed (3)"]
     assert make_distinct(["$x", "\uff04x"], swaps={"$": "\uff04"}) == ["\uff04x", "\uff04x (2)"]
 
 
-def test_long_names_are_cut_and_still_told_apart() -> None:
+def test_long_names_are_cut_and_stay_distinct() -> None:
     assert make_distinct(["x" * 9, "x" * 10], longest=8) == ["x" * 8, "xxxx (2)"]
 
 
@@ -64,9 +64,9 @@ def test_long_names_are_cut_and_still_told_apart() -> None:
 def test_names_for_tools_are_distinct_trimmed_and_not_empty(
     names: list[str], longest: int | None
 ) -> None:
-    found = make_distinct(names, longest=longest)
-    assert len(set(found)) == len(found) == len(names)
-    for name in found:
+    result = make_distinct(names, longest=longest)
+    assert len(set(result)) == len(result) == len(names)
+    for name in result:
         assert name == name.strip() != ""
         assert longest is None or len(name) <= longest
         name.encode()  # no half characters

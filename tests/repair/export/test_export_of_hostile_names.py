@@ -45,7 +45,7 @@ def hostile_dataset(folder: Path, names: list[str], files: list[str] | None = No
     if files:
         dataset.images.file_names[:] = files
         dataset.images.paths[:] = [str(folder / "images" / name) for name in files]
-    dataset.sources[0].format = "drawn"  # so that documents are made anew
+    dataset.sources[0].format = "drawn"  # so that new documents are made
     return dataset
 
 
@@ -58,21 +58,21 @@ def check(out: Path, to: str, num_labels: int) -> None:
     """Everything parses, names agree among the files, and no name is there twice."""
     for path in out.glob("*.json"):
         json.loads(path.read_text("utf-8"))
-    written = [one["written_as"] for one in json_of(out / "export.json")["labels"]]
+    written = [label["written_as"] for label in json_of(out / "export.json")["labels"]]
     assert len(set(written)) == len(written) == num_labels
     if to == "label-studio":
         root = ElementTree.parse(out / "config.xml").getroot()
-        assert [one.tag for one in root.iter()] == [
+        assert [element.tag for element in root.iter()] == [
             *("View", "Image", "RectangleLabels"),
             *["Label"] * num_labels,
         ]
-        assert [one.attrib["value"] for one in root.iter("Label")] == written
+        assert [label.attrib["value"] for label in root.iter("Label")] == written
         for task in json_of(out / "tasks.json"):
             for region in task["predictions"][0]["result"]:
                 assert set(region["value"]["rectanglelabels"]) <= set(written)
     if to == "cvat":
         root = ElementTree.parse(out / "annotations.xml").getroot()
-        assert [one.text for one in root.findall("meta/task/labels/label/name")] == written
+        assert [name.text for name in root.findall("meta/task/labels/label/name")] == written
         assert [one["name"] for one in json_of(out / "labels.json")] == written
         assert {box.attrib["label"] for box in root.iter("box")} <= set(written)
         assert sum(1 for _ in root.iter("box")) == 6
@@ -84,7 +84,7 @@ def test_hostile_label_names_break_nothing(tmp_path: Path, to: str) -> None:
     dataset = hostile_dataset(tmp_path, names)
     out = hand_over(tmp_path, dataset, to)
     check(out, to, len(names))
-    assert sorted(one.name for one in tmp_path.iterdir()) == [
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("images", "instances_train.json", "out", "run")
     ]
 
@@ -109,7 +109,7 @@ def test_no_image_is_placed_outside_of_the_output(tmp_path: Path, to: str, name:
     dataset.images.file_names[0] = name  # the file itself is there
     with pytest.raises(OutputError, match="outside of the output folder"):
         hand_over(tmp_path, dataset, to, images_as="copy")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["data", "run"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
 
 @pytest.mark.parametrize("to", TARGETS)
@@ -121,8 +121,8 @@ def test_hostile_annotation_ids_come_through_as_the_ledger_spells_them(
     dataset.annotation_ids = as_ids(ids)
     out = hand_over(tmp_path, dataset, to)
     images = json_of(out / "export.json")["images"]
-    told = [one["annotation_id"] for image in images for one in image["annotations"]]
-    assert told == ["<b>", "\\ud800", "x" * 3_000, "\"'&", "#1", "a\nb"]
+    exported_ids = [one["annotation_id"] for image in images for one in image["annotations"]]
+    assert exported_ids == ["<b>", "\\ud800", "x" * 3_000, "\"'&", "#1", "a\nb"]
     check(out, to, 3)
 
 

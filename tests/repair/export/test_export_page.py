@@ -30,15 +30,15 @@ def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_page_names_every_file_and_attribute(tmp_path: Path) -> None:
-    told = set(re.findall(r"`([\w./-]+)`", PAGE))
+    names = set(re.findall(r"`([\w./-]+)`", PAGE))
     for to in TARGETS:
         out = exported(tmp_path / to, to)
-        assert {one.name for one in out.iterdir()} <= told
-        assert to in told
-    assert {cvat.STATUS, *cvat.TEXTS, fiftyone.ANNOTATED, fiftyone.MENDED} <= told
+        assert {path.name for path in out.iterdir()} <= names
+        assert to in names
+    assert {cvat.STATUS, *cvat.TEXTS, fiftyone.ANNOTATED, fiftyone.MENDED} <= names
     assert f"{cvat.MAX_NAME_CHARACTERS} characters" in PAGE
     assert label_studio.LOCAL_FILES in PAGE
-    assert coco.ANNOTATIONS_FILE in told
+    assert coco.ANNOTATIONS_FILE in names
 
 
 @pytest.fixture(scope="module")

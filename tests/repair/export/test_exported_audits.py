@@ -17,17 +17,17 @@ from tests.repair.export.exported_runs import drawn_run, json_of
 def suspects(out: Path) -> dict[str, Any]:
     """Records of the manifest by the ids of their fixes."""
     images = json_of(out / "export.json")["images"]
-    found = [one for image in images for one in image["annotations"]]
-    return {"+".join(one["fixes"]): one for one in found if "fixes" in one}
+    listed = [one for image in images for one in image["annotations"]]
+    return {"+".join(one["fixes"]): one for one in listed if "fixes" in one}
 
 
 def test_an_annotation_is_exported_once_as_it_should_be(tmp_path: Path) -> None:
     _, out = exported_audit(tmp_path, "coco")
-    found = suspects(out)
-    assert set(found) == {
+    suspicion = suspects(out)
+    assert set(suspicion) == {
         *("label 10+box 10", "box 11", "missing a", "label 13", "spurious 14", "double 15"),
     }
-    assert found["label 10+box 10"] == {
+    assert suspicion["label 10+box 10"] == {
         "region": "annotation-0",
         "annotation_id": 10,
         "status": "suspect",
@@ -42,7 +42,7 @@ def test_an_annotation_is_exported_once_as_it_should_be(tmp_path: Path) -> None:
         "suspicion": 0.875,
         "reason": "wrong label: why label 10; bad box: why box 10",
     }
-    missing, spurious = found["missing a"], found["spurious 14"]
+    missing, spurious = suspicion["missing a"], suspicion["spurious 14"]
     assert (missing["annotation_id"], missing["old_label"], missing["old_box"]) == (None,) * 3
     assert (missing["label"], missing["box"]) == ("van", [150, 60, 190, 90])
     assert (spurious["label"], spurious["box"]) == ("truck", spurious["old_box"])
@@ -70,17 +70,17 @@ def test_what_is_left_for_review_is_the_default(tmp_path: Path) -> None:
 def test_what_people_judged_is_not_exported_again(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     append_verdicts(run, [Verdict("label 10", "reject"), Verdict("double 15", "accept")])
-    found = suspects(export(run, tmp_path / "out", "coco", most=99).out)
-    assert "label 10" not in "".join(found)
-    assert "double 15" not in found
-    assert found["box 10"]["label"] == "van"  # without the label that was rejected
-    append_verdicts(run, [Verdict(one, "reject") for key in found for one in key.split("+")])
+    suspicion = suspects(export(run, tmp_path / "out", "coco", most=99).out)
+    assert "label 10" not in "".join(suspicion)
+    assert "double 15" not in suspicion
+    assert suspicion["box 10"]["label"] == "van"  # without the label that was rejected
+    append_verdicts(run, [Verdict(one, "reject") for key in suspicion for one in key.split("+")])
     append_verdicts(run, [Verdict("spurious 13", "reject")])
     with pytest.raises(DataError, match="nothing to export: no fix is left for review"):
         export(run, tmp_path / "none", "coco", most=99)
 
 
-def test_doubts_that_are_worth_nobodys_time_are_told(tmp_path: Path) -> None:
+def test_doubts_not_worth_reviewing_are_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     judged = ["label 10", "box 10", "box 11", "missing a", "label 13", "spurious 14"]
     append_verdicts(run, [Verdict(one, "reject", mode="pattern") for one in judged])
@@ -102,9 +102,9 @@ def test_missing_ones_get_ids_that_are_not_in_use(tmp_path: Path) -> None:
 def test_label_studio_has_a_region_for_each(tmp_path: Path) -> None:
     _, out = exported_audit(tmp_path, "label-studio")
     task = next(one for one in json_of(out / "tasks.json") if one["data"]["file_name"] == "a.png")
-    found = {one["id"]: one for one in task["predictions"][0]["result"]}
-    assert set(found) == {"annotation-0", "annotation-1", "annotation-2", "missing-0"}
-    value = found["missing-0"]["value"]  # of 200 x 100 pixels
+    listed = {one["id"]: one for one in task["predictions"][0]["result"]}
+    assert set(listed) == {"annotation-0", "annotation-1", "annotation-2", "missing-0"}
+    value = listed["missing-0"]["value"]  # of 200 x 100 pixels
     assert [value[side] for side in ("x", "y", "width", "height")] == [75, 60, 20, 30]
     assert value["rectanglelabels"] == ["van"]
     assert task["data"]["boxmend_data"] == json_of(out / "export.json")["data_sha256"]
@@ -113,8 +113,8 @@ def test_label_studio_has_a_region_for_each(tmp_path: Path) -> None:
 def test_cvat_has_a_box_for_each(tmp_path: Path) -> None:
     _, out = exported_audit(tmp_path, "cvat")
     boxes = ElementTree.parse(out / "annotations.xml").getroot().findall("image/box")
-    told = [{one.get("name"): one.text or "" for one in box} for box in boxes]
-    by_region = {one["region"]: one for one in told}
+    attributes = [{one.get("name"): one.text or "" for one in box} for box in boxes]
+    by_region = {attribute["region"]: attribute for attribute in attributes}
     assert set(by_region) == {f"annotation-{row}" for row in range(6)} | {"missing-0"}
     assert by_region["missing-0"]["annotation_id"] == ""
     assert by_region["missing-0"]["old_label"] == ""
@@ -135,8 +135,8 @@ def test_fiftyone_has_missing_ones_among_the_mended_alone(tmp_path: Path) -> Non
 @pytest.mark.parametrize("to", TARGETS)
 def test_counts_are_of_boxes(tmp_path: Path, to: str) -> None:
     run = audit_run(tmp_path)
-    told = export(run, tmp_path / "out", to, most=99).to_json()
-    assert (told["images"], told["suspects"], told["others"]) == (2, 6, 1)
+    counts = export(run, tmp_path / "out", to, most=99).to_json()
+    assert (counts["images"], counts["suspects"], counts["others"]) == (2, 6, 1)
 
 
 def test_a_training_run_that_was_audited_hands_over_its_fixes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def samples_in(out: Path) -> list[Any]:
 
 def detections(sample: Any, field: str) -> dict[str, Any]:
     assert sample[field]["_cls"] == "Detections"
-    return {one["annotation_id"]: one for one in sample[field]["detections"]}
+    return {detection["annotation_id"]: detection for detection in sample[field]["detections"]}
 
 
 def test_both_fields_have_shares_of_the_image(tmp_path: Path) -> None:
@@ -72,11 +72,11 @@ def test_files_are_absolute_or_lie_in_the_folder(tmp_path: Path) -> None:
 def test_numbers_are_floats_so_that_their_type_is_the_same_everywhere(tmp_path: Path) -> None:
     visits = [seen(0, Judgement.KEPT, 0.0, confidence=1.0), seen(1, Judgement.KEPT, 9.0)]
     out = export(drawn_run(tmp_path, visits=visits), tmp_path / "out", "fiftyone", most=2).out
-    found = detections(samples_in(out)[0], "mended")
-    for one in found.values():
+    result = detections(samples_in(out)[0], "mended")
+    for one in result.values():
         for key in ("confidence", "doubt", "suspicion"):
             assert type(one.get(key, 0.0)) is float
-    assert "confidence" not in found["11"]  # the method has none, and NaN is no JSON
+    assert "confidence" not in result["11"]  # the method has none, and NaN is no JSON
 
 
 def test_there_is_no_version_that_would_have_to_fit(tmp_path: Path) -> None:

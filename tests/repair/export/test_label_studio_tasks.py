@@ -66,8 +66,8 @@ def test_the_most_suspicious_image_comes_first_with_its_lowest_score(tmp_path: P
 
 
 def test_what_was_before_stands_in_the_data_of_the_task(tmp_path: Path) -> None:
-    told = {one["annotation_id"]: one for one in tasks_in(tmp_path)[1]["data"]["boxmend"]}
-    assert told[10] == {
+    originals = {one["annotation_id"]: one for one in tasks_in(tmp_path)[1]["data"]["boxmend"]}
+    assert originals[10] == {
         "region": "annotation-0",
         "annotation_id": 10,
         "status": "suspect",
@@ -80,8 +80,11 @@ def test_what_was_before_stands_in_the_data_of_the_task(tmp_path: Path) -> None:
         "suspicion": 0.75,
         "reason": "label: truck instead of van in 1 of 1 visits",
     }
-    assert (told[11]["old_box"], told[11]["box"]) == ([100, 20, 140, 60], [100, 20, 150, 60])
-    assert told[12] == {
+    assert (originals[11]["old_box"], originals[11]["box"]) == (
+        [100, 20, 140, 60],
+        [100, 20, 150, 60],
+    )
+    assert originals[12] == {
         "region": "annotation-2",
         "annotation_id": 12,
         "status": "ignored",
@@ -134,7 +137,7 @@ def test_a_prefix_takes_the_place_of_local_files(tmp_path: Path) -> None:
         "https://host/photos/x%20y/a%231%3F.png",
         "https://host/photos/%C3%A4%2520.png",
     }
-    assert {unquote(one).split("photos/")[1] for one in addresses} == set(drawn.file_names)
+    assert {unquote(address).split("photos/")[1] for address in addresses} == set(drawn.file_names)
 
 
 @pytest.mark.parametrize("box", [[-50, -20, 400, 300], [150, 90, 100, 100]])

@@ -17,35 +17,35 @@ from tests.repair.export.exported_runs import VISITS, drawn_run, seen
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> OpenRun:
+def open_run(tmp_path: Path) -> OpenRun:
     return open_run_with_history(drawn_run(tmp_path))
 
 
-def test_suspicion_is_the_doubt_or_the_distance_whichever_is_larger(opened: OpenRun) -> None:
+def test_suspicion_is_the_doubt_or_the_distance_whichever_is_larger(open_run: OpenRun) -> None:
     # 1 - exp(-log 4) = 0.75; doubt 0 but 1 - 1600/2000 = 0.2; a crowd; 1 - 1/10; 0; not visited.
-    np.testing.assert_allclose(suspicions(opened), [0.75, 0.2, nan, 0.9, 0.0, nan], atol=1e-6)
+    np.testing.assert_allclose(suspicions(open_run), [0.75, 0.2, nan, 0.9, 0.0, nan], atol=1e-6)
 
 
 def test_the_larger_of_the_two_counts_where_both_speak(tmp_path: Path) -> None:
     # IoU of (20, 10, 80, 50) with (20, 10, 50, 50) is one half.
     visits = [seen(0, loss=log(4), box=(20, 10, 50, 50)), seen(1, loss=log(1.25))]
-    found = suspicions(open_run_with_history(drawn_run(tmp_path, visits=visits)))
-    np.testing.assert_allclose(found[:2], [0.75, 0.2], atol=1e-6)
+    suspicion = suspicions(open_run_with_history(drawn_run(tmp_path, visits=visits)))
+    np.testing.assert_allclose(suspicion[:2], [0.75, 0.2], atol=1e-6)
 
 
 def test_changes_are_relabelled_moved_and_unsure_in_the_order_of_the_dataset(
-    opened: OpenRun,
+    open_run: OpenRun,
 ) -> None:
-    assert select_changed(opened).tolist() == [0, 1, 3]
+    assert select_changed(open_run).tolist() == [0, 1, 3]
 
 
-def test_the_most_doubtful_come_highest_first(opened: OpenRun) -> None:
-    assert select_most_doubtful(opened, 1).tolist() == [3]
-    assert select_most_doubtful(opened, 3).tolist() == [3, 0, 1]
+def test_the_most_doubtful_come_highest_first(open_run: OpenRun) -> None:
+    assert select_most_doubtful(open_run, 1).tolist() == [3]
+    assert select_most_doubtful(open_run, 3).tolist() == [3, 0, 1]
 
 
-def test_no_more_than_are_known_are_chosen_however_many_are_asked_for(opened: OpenRun) -> None:
-    assert select_most_doubtful(opened, 10**12).tolist() == [3, 0, 1, 4]
+def test_no_more_than_are_known_are_chosen_however_many_are_asked_for(open_run: OpenRun) -> None:
+    assert select_most_doubtful(open_run, 10**12).tolist() == [3, 0, 1, 4]
 
 
 def test_of_equal_ones_the_first_in_the_dataset_goes_first(tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_of_equal_ones_the_first_in_the_dataset_goes_first(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("number", [0, -1, -(10**9)])
-def test_fewer_than_one_is_wrong_usage(opened: OpenRun, number: int) -> None:
+def test_fewer_than_one_is_wrong_usage(open_run: OpenRun, number: int) -> None:
     with pytest.raises(UsageError, match=f"--most is {number}; expected at least 1"):
-        select_most_doubtful(opened, number)
+        select_most_doubtful(open_run, number)
 
 
 def test_an_unjudged_annotation_counts_once_its_box_moved(tmp_path: Path) -> None:
@@ -122,15 +122,15 @@ def test_selection_is_ordered_complete_and_the_same_each_time(
     )
     opened = replace(any_run)
     vars(opened)["settlement"] = settlement
-    found = suspicions(opened)
-    known = np.flatnonzero(~np.isnan(found)).tolist()
+    suspicion = suspicions(opened)
+    known = np.flatnonzero(~np.isnan(suspicion)).tolist()
     assert all(opened.settlement.is_visited[row] and row != 2 for row in known)
     if not known:
         with pytest.raises(DataError):
             select_most_doubtful(opened, number)
         return
     rows = select_most_doubtful(opened, number).tolist()
-    assert rows == sorted(known, key=lambda row: (-found[row], row))[:number]
+    assert rows == sorted(known, key=lambda row: (-suspicion[row], row))[:number]
     assert rows == select_most_doubtful(opened, number).tolist()
     assert len(rows) == min(number, len(known))
     assert select_most_doubtful(opened, number + 1).tolist()[: len(rows)] == rows

@@ -39,7 +39,7 @@ def fixes_of(*kinds: Kind) -> Fixes:
     )
 
 
-def answered(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict], AnswerIndex]:
+def answer_fixes(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict], AnswerIndex]:
     """The verdicts where the region of these fixes comes back like this."""
     fixes = fixes_of(*kinds)
     index = make_answer_index(fixes, NAMES, NAMES)
@@ -51,47 +51,47 @@ def answered(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict]
     ), index
 
 
-def said(kinds: Sequence[Kind], label: str, box: Box) -> list[tuple[Any, ...]]:
-    verdicts, _ = answered(kinds, label, box)
-    return [(one.fix, one.answer, one.label, one.box) for one in verdicts]
+def list_verdicts(kinds: Sequence[Kind], label: str, box: Box) -> list[tuple[Any, ...]]:
+    verdicts, _ = answer_fixes(kinds, label, box)
+    return [(verdict.fix, verdict.answer, verdict.label, verdict.box) for verdict in verdicts]
 
 
 def test_a_side_that_is_off_by_half_a_pixel_is_the_same() -> None:
     near, off = (10.5, 10.0, 60.0, 50.0), (10.6, 10.0, 60.0, 50.0)
-    assert said([Kind.BAD_BOX], "van", near) == [("bad box", "accept", None, None)]
-    assert said([Kind.BAD_BOX], "van", off) == [("bad box", "accept", None, off)]
-    assert said([Kind.BAD_BOX], "van", (10.5, 10.0, 50.0, 50.0)) == [
+    assert list_verdicts([Kind.BAD_BOX], "van", near) == [("bad box", "accept", None, None)]
+    assert list_verdicts([Kind.BAD_BOX], "van", off) == [("bad box", "accept", None, off)]
+    assert list_verdicts([Kind.BAD_BOX], "van", (10.5, 10.0, 50.0, 50.0)) == [
         ("bad box", "reject", None, None)
     ]
 
 
 def test_a_box_that_was_left_stays_to_the_last_digit_where_the_label_is_changed() -> None:
     about = (10.3, 10.0, 50.0, 50.0)
-    assert said([Kind.BAD_BOX], "bus", about) == [("bad box", "accept", "bus", OLD)]
+    assert list_verdicts([Kind.BAD_BOX], "bus", about) == [("bad box", "accept", "bus", OLD)]
 
 
 def test_label_and_box_are_answered_each_by_its_own_fix() -> None:
     both = [Kind.WRONG_LABEL, Kind.BAD_BOX]
-    assert said(both, "truck", OLD) == [
+    assert list_verdicts(both, "truck", OLD) == [
         ("wrong label", "accept", None, None),
         ("bad box", "reject", None, None),
     ]
-    assert said(both, "van", NEW) == [
+    assert list_verdicts(both, "van", NEW) == [
         ("wrong label", "reject", None, None),
         ("bad box", "accept", None, None),
     ]
 
 
 def test_a_box_beside_its_image_says_nothing() -> None:
-    verdicts, index = answered([Kind.BAD_BOX], "van", (120.0, 10.0, 140.0, 50.0))
+    verdicts, index = answer_fixes([Kind.BAD_BOX], "van", (120.0, 10.0, 140.0, 50.0))
     assert verdicts == []
     assert index.counts["unreadable"] == 1
-    verdicts, index = answered([Kind.SPURIOUS], "van", (10.0, 80.0, 50.0, 99.0))
+    verdicts, index = answer_fixes([Kind.SPURIOUS], "van", (10.0, 80.0, 50.0, 99.0))
     assert verdicts == []
     assert index.counts["unreadable"] == 1
 
 
 def test_an_annotation_that_was_to_go_and_was_moved_stays_there() -> None:
-    assert said([Kind.SPURIOUS], "van", OLD) == [("spurious", "reject", None, None)]
-    assert said([Kind.SPURIOUS], "van", NEW) == [("spurious", "accept", None, NEW)]
-    assert said([Kind.DUPLICATE], "bus", OLD) == [("duplicate", "accept", "bus", None)]
+    assert list_verdicts([Kind.SPURIOUS], "van", OLD) == [("spurious", "reject", None, None)]
+    assert list_verdicts([Kind.SPURIOUS], "van", NEW) == [("spurious", "accept", None, NEW)]
+    assert list_verdicts([Kind.DUPLICATE], "bus", OLD) == [("duplicate", "accept", "bus", None)]

@@ -41,7 +41,10 @@ class Office:
 
     def said(self) -> Said:
         self.imported()
-        return {one.fix: (one.answer, one.label, one.box) for one in read_verdicts(self.run)}
+        return {
+            verdict.fix: (verdict.answer, verdict.label, verdict.box)
+            for verdict in read_verdicts(self.run)
+        }
 
 
 @pytest.fixture(params=TOOLS)
@@ -50,12 +53,12 @@ def office(tmp_path: Path, request: pytest.FixtureRequest) -> Office:
 
 
 def test_what_is_left_as_suggested_is_accepted(office: Office) -> None:
-    told = office.imported()
-    verdicts = {one.fix: one for one in read_verdicts(office.run)}
+    imported = office.imported()
+    verdicts = {verdict.fix: verdict for verdict in read_verdicts(office.run)}
     assert {key: (one.answer, one.label, one.box) for key, one in verdicts.items()} == SUGGESTED
-    assert {one.mode for one in verdicts.values()} == {"import"}
-    assert told.to_json() == {
-        "from": told.to,
+    assert {verdict.mode for verdict in verdicts.values()} == {"import"}
+    assert imported.to_json() == {
+        "from": imported.to,
         "images": 2,
         "images_not_finished": 0,
         "images_of_others": 0,
@@ -184,9 +187,9 @@ def test_an_import_waits_for_no_other_writer_and_says_so(office: Office) -> None
 
 def test_what_stands_already_is_not_repeated(office: Office) -> None:
     append_verdicts(office.run, [Verdict("missing a", "accept", who="Kim")])
-    told = office.imported()
-    assert told.num_known == 1
-    assert "missing a" not in [one.fix for one in told.verdicts]
+    imported = office.imported()
+    assert imported.num_known == 1
+    assert "missing a" not in [verdict.fix for verdict in imported.verdicts]
 
 
 def test_boxes_at_the_border_are_as_suggested(tmp_path: Path) -> None:
@@ -195,7 +198,9 @@ def test_boxes_at_the_border_are_as_suggested(tmp_path: Path) -> None:
     run = audit_run(tmp_path, drawn)
     out = export(run, tmp_path / "out", "label-studio", most=99).out
     import_verdicts(run, submitted(out, tmp_path / "back.json"))
-    assert {one.fix: one.answer for one in read_verdicts(run)}["spurious 14"] == "reject"
+    assert {verdict.fix: verdict.answer for verdict in read_verdicts(run)}[
+        "spurious 14"
+    ] == "reject"
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
@@ -213,9 +218,11 @@ def test_a_copy_that_people_made_of_a_box_is_another_box(tmp_path: Path) -> None
     image, box = tool._find("annotation-1")
     copy = ElementTree.SubElement(image, "box", box.attrib | {"label": "bus", "xtl": "5.00"})
     copy.extend(box)  # CVAT copies attributes, too
-    told = import_verdicts(run, tool.exported(), out)
-    assert {one.fix: (one.answer, one.label, one.box) for one in told.verdicts} == SUGGESTED
-    assert told.num_beyond == 1
+    imported = import_verdicts(run, tool.exported(), out)
+    assert {
+        verdict.fix: (verdict.answer, verdict.label, verdict.box) for verdict in imported.verdicts
+    } == SUGGESTED
+    assert imported.num_beyond == 1
 
 
 def test_of_an_image_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> None:
@@ -226,8 +233,8 @@ def test_of_an_image_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> 
     path = tool.exported()
     path.write_text(json.dumps(first + json.loads(path.read_text())))
     append_verdicts(run, [Verdict("missing a", "reject")])
-    told = import_verdicts(run, path)
-    assert (len(told.verdicts), told.num_known) == (len(SUGGESTED) - 1, 1)
+    imported = import_verdicts(run, path)
+    assert (len(imported.verdicts), imported.num_known) == (len(SUGGESTED) - 1, 1)
     assert latest_verdicts(read_verdicts(run))["missing a"].answer == "reject"
 
 
@@ -237,8 +244,11 @@ def test_odd_label_names_are_known_again(tmp_path: Path) -> None:
         drawn = Drawn(names=("v$n", " \n'\"<&>" + "x" * 80, "\u2603"))
         run, out = exported_audit(folder, to, drawn)
         import_verdicts(run, tool(out).exported(), out)
-        told = {one.fix: (one.answer, one.label, one.box) for one in read_verdicts(run)}
-        assert told == SUGGESTED, to
+        answers = {
+            verdict.fix: (verdict.answer, verdict.label, verdict.box)
+            for verdict in read_verdicts(run)
+        }
+        assert answers == SUGGESTED, to
 
 
 def test_label_studio_tells_who_and_when_and_needs_no_other_file(tmp_path: Path) -> None:
@@ -250,21 +260,21 @@ def test_label_studio_tells_who_and_when_and_needs_no_other_file(tmp_path: Path)
     assert (first.who, first.when) == ("kim@example.org", "2026-11-01T10:05:00.000000Z")
 
 
-@pytest.mark.parametrize(("who", "told"), [(7, "7"), (None, None), ([], None), ({"id": 3}, "3")])
-def test_people_are_known_by_what_there_is(tmp_path: Path, who: Any, told: str | None) -> None:
+@pytest.mark.parametrize(("who", "name"), [(7, "7"), (None, None), ([], None), ({"id": 3}, "3")])
+def test_people_are_known_by_what_there_is(tmp_path: Path, who: Any, name: str | None) -> None:
     run, out = exported_audit(tmp_path, "label-studio")
     import_verdicts(run, submitted(out, tmp_path / "back.json", completed_by=who))
-    assert {one.who for one in read_verdicts(run)} == {told}
+    assert {verdict.who for verdict in read_verdicts(run)} == {name}
 
 
-def test_tasks_that_nobody_finished_give_no_verdict(tmp_path: Path) -> None:
+def test_unfinished_tasks_give_no_verdict(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "label-studio")
     tasks = json.loads(submitted(out, tmp_path / "back.json").read_text())
     tasks[0]["annotations"] = []
     tasks[1]["annotations"][0]["was_cancelled"] = True
     (tmp_path / "back.json").write_text(json.dumps(tasks))
-    told = import_verdicts(run, tmp_path / "back.json")
-    assert (told.num_images, told.num_unfinished, told.verdicts) == (0, 2, ())
+    imported = import_verdicts(run, tmp_path / "back.json")
+    assert (imported.num_images, imported.num_unfinished, imported.verdicts) == (0, 2, ())
     assert not (run / "verdicts.jsonl").exists()
 
 
@@ -276,17 +286,24 @@ def test_of_several_annotations_the_latest_counts(tmp_path: Path) -> None:
         task["annotations"].append(earlier)
     (tmp_path / "back.json").write_text(json.dumps(tasks))
     import_verdicts(run, tmp_path / "back.json")
-    told = {one.fix: (one.answer, one.label, one.box) for one in read_verdicts(run)}
-    assert told == SUGGESTED
+    answers = {
+        verdict.fix: (verdict.answer, verdict.label, verdict.box) for verdict in read_verdicts(run)
+    }
+    assert answers == SUGGESTED
 
 
 def test_a_task_of_cvat_may_have_other_and_fewer_images(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     text = (out / "annotations.xml").read_text()
     (tmp_path / "back.xml").write_text(text.replace('name="b.png"', 'name="c.png"'))
-    told = import_verdicts(run, tmp_path / "back.xml", out / "export.json")
-    assert (told.num_images, told.num_unfinished, told.num_foreign) == (1, 1, 1)
-    assert {one.fix for one in told.verdicts} == {"label 10", "box 10", "box 11", "missing a"}
+    imported = import_verdicts(run, tmp_path / "back.xml", out / "export.json")
+    assert (imported.num_images, imported.num_unfinished, imported.num_foreign) == (1, 1, 1)
+    assert {verdict.fix for verdict in imported.verdicts} == {
+        "label 10",
+        "box 10",
+        "box 11",
+        "missing a",
+    }
 
 
 def test_the_manifest_is_found_beside_the_file(tmp_path: Path) -> None:

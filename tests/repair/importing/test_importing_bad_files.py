@@ -1,4 +1,4 @@
-"""Files that are no exports, or not of this run: told, and nothing is written."""
+"""Files that are no exports, or exports of another run, are refused and write nothing."""
 
 import json
 import zipfile
@@ -19,7 +19,7 @@ LAUGHS = (
 )
 
 
-def refused(
+def message_of_import(
     run: Path, file: Path, words: str, export: Path | None = None, kind: Any = DataError
 ) -> None:
     with pytest.raises(kind, match=words):
@@ -49,10 +49,10 @@ def refused(
         (b'[{"data": {"file_name": "\xff"}}]', "is not a JSON export"),
     ],
 )
-def test_a_file_that_is_no_export_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_a_file_that_is_no_export_is_reported(tmp_path: Path, content: bytes, words: str) -> None:
     run = audit_run(tmp_path)
     (tmp_path / "back").write_bytes(content)
-    refused(run, tmp_path / "back", words)
+    message_of_import(run, tmp_path / "back", words)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_a_file_that_is_no_export_is_told(tmp_path: Path, content: bytes, words:
         ),
     ],
 )
-def test_xml_that_is_no_export_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_xml_that_is_no_export_is_reported(tmp_path: Path, content: bytes, words: str) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     (tmp_path / "back.xml").write_bytes(content)
-    refused(run, tmp_path / "back.xml", words, out)
+    message_of_import(run, tmp_path / "back.xml", words, out)
 
 
 def test_odd_numbers_in_boxes_say_nothing(tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ def test_odd_numbers_in_boxes_say_nothing(tmp_path: Path) -> None:
     for k, odd in enumerate(("nan", "-inf", "1e300", "", "many", "150")):  # 150: no area
         path = tmp_path / f"{k}.xml"
         path.write_text(text.replace('xtl="100" ytl="20"', f'xtl="{odd}" ytl="20"'))
-        told = import_verdicts(run, path, out)
-        assert told.num_unreadable == 1, odd
-        assert "box 11" not in [one.fix for one in told.verdicts]
+        imported = import_verdicts(run, path, out)
+        assert imported.num_unreadable == 1, odd
+        assert "box 11" not in [verdict.fix for verdict in imported.verdicts]
 
 
 @pytest.mark.parametrize(
@@ -117,41 +117,41 @@ def test_odd_regions_say_nothing(tmp_path: Path, change: dict[str, Any]) -> None
         if "annotation-1" in regions:
             regions["annotation-1"] |= change
 
-    told = import_verdicts(run, submitted(out, tmp_path / "back.json", edit))
-    assert told.num_unreadable == 1
-    assert "box 11" not in [one.fix for one in told.verdicts]
+    imported = import_verdicts(run, submitted(out, tmp_path / "back.json", edit))
+    assert imported.num_unreadable == 1
+    assert "box 11" not in [verdict.fix for verdict in imported.verdicts]
 
 
 def test_turned_boxes_say_nothing(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "label-studio")
 
     def turn(_: str, regions: dict[str, Any]) -> None:
-        for one in regions.values():
-            one["value"]["rotation"] = 15
+        for region in regions.values():
+            region["value"]["rotation"] = 15
 
     assert import_verdicts(run, submitted(out, tmp_path / "back.json", turn)).verdicts == ()
     other = audit_run(tmp_path / "other")
     out = export(other, tmp_path / "cvat", "cvat", most=99).out
     text = (out / "annotations.xml").read_text().replace("occluded=", 'rotation="15.0" occluded=')
     (tmp_path / "back.xml").write_text(text)
-    told = import_verdicts(other, tmp_path / "back.xml", out)
-    assert (told.verdicts, told.num_unreadable) == ((), 6)
+    imported = import_verdicts(other, tmp_path / "back.xml", out)
+    assert (imported.verdicts, imported.num_unreadable) == ((), 6)
 
 
-def test_a_zip_file_is_read_or_told(tmp_path: Path) -> None:
+def test_a_zip_file_is_read_or_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
         archive.writestr("images/a.png", b"")
-    refused(run, tmp_path / "empty.zip", "does not contain annotations.xml", out)
+    message_of_import(run, tmp_path / "empty.zip", "does not contain annotations.xml", out)
     with zipfile.ZipFile(tmp_path / "full.zip", "w") as archive:
         archive.writestr("annotations.xml", (out / "annotations.xml").read_bytes())
     whole = (tmp_path / "full.zip").read_bytes()
     (tmp_path / "torn.zip").write_bytes(whole[: len(whole) // 2])
-    refused(run, tmp_path / "torn.zip", "cannot be read as a zip file", out)
+    message_of_import(run, tmp_path / "torn.zip", "cannot be read as a zip file", out)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_zip_file_whose_content_is_spoilt_is_told(tmp_path: Path, method: int) -> None:
+def test_a_zip_file_whose_content_is_spoilt_is_reported(tmp_path: Path, method: int) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     path = tmp_path / "spoilt.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
@@ -159,32 +159,34 @@ def test_a_zip_file_whose_content_is_spoilt_is_told(tmp_path: Path, method: int)
     data = bytearray(path.read_bytes())
     data[60:90] = bytes(one ^ 0x5A for one in data[60:90])
     path.write_bytes(data)
-    refused(run, path, "cannot be read as a zip file", out)
+    message_of_import(run, path, "cannot be read as a zip file", out)
 
 
-def test_files_of_another_dataset_are_told(tmp_path: Path) -> None:
+def test_files_of_another_dataset_are_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "one")
     drawn = Drawn()
     drawn.boxes[0] = [21, 10, 60, 40]
     _, out = exported_audit(tmp_path / "two", "label-studio", drawn)
     words = "was not exported from .*name the run"
-    refused(run, submitted(out, tmp_path / "back.json"), words)
+    message_of_import(run, submitted(out, tmp_path / "back.json"), words)
     _, out = exported_audit(tmp_path / "three", "cvat", drawn)
-    refused(run, out / "annotations.xml", words)
+    message_of_import(run, out / "annotations.xml", words)
 
 
-def test_an_export_to_another_tool_is_told(tmp_path: Path) -> None:
+def test_an_export_to_another_tool_is_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     other = export(run, tmp_path / "studio", "label-studio").out
-    refused(run, out / "annotations.xml", "an export to label-studio, but .* is from cvat", other)
+    message_of_import(
+        run, out / "annotations.xml", "an export to label-studio, but .* is from cvat", other
+    )
 
 
-def test_a_manifest_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_manifest_is_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "cvat")
     back = tmp_path / "back.xml"
     back.write_bytes((out / "annotations.xml").read_bytes())
-    refused(run, back, "by --export", kind=UsageError)
-    refused(run, back, "no such file", tmp_path / "nowhere", kind=UsageError)
+    message_of_import(run, back, "by --export", kind=UsageError)
+    message_of_import(run, back, "no such file", tmp_path / "nowhere", kind=UsageError)
     for content, words in (
         ("", "is not the export.json"),
         ("[]", "is not the export.json"),
@@ -199,34 +201,34 @@ def test_a_manifest_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
         ),
     ):
         (tmp_path / "m.json").write_text(content)
-        refused(run, back, words, tmp_path / "m.json")
+        message_of_import(run, back, words, tmp_path / "m.json")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
-    refused(run, tmp_path / "nowhere.json", "no such file", kind=UsageError)
-    refused(run, tmp_path, "is a folder", kind=UsageError)
+    message_of_import(run, tmp_path / "nowhere.json", "no such file", kind=UsageError)
+    message_of_import(run, tmp_path, "is a folder", kind=UsageError)
 
 
-def test_a_run_without_an_audit_is_told(tmp_path: Path) -> None:
+def test_a_run_without_an_audit_is_reported(tmp_path: Path) -> None:
     run = drawn_run(tmp_path)
     (tmp_path / "back.json").write_text("[]")
-    refused(run, tmp_path / "back.json", "`boxmend audit", kind=UsageError)
+    message_of_import(run, tmp_path / "back.json", "`boxmend audit", kind=UsageError)
 
 
-def test_a_huge_file_is_told_before_it_is_read(tmp_path: Path) -> None:
+def test_a_huge_file_is_reported_before_it_is_read(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate((1 << 30) + 1)  # takes no room
-    refused(run, tmp_path / "huge.json", "more than the limit of 1,073,741,824")
+    message_of_import(run, tmp_path / "huge.json", "more than the limit of 1,073,741,824")
 
 
-def test_whatever_is_torn_from_an_export_is_told(tmp_path: Path) -> None:
+def test_whatever_is_torn_from_an_export_is_reported(tmp_path: Path) -> None:
     run, out = exported_audit(tmp_path, "label-studio")
     whole = submitted(out, tmp_path / "back.json").read_bytes()
     for end in range(1, len(whole), 997):
         (tmp_path / "torn.json").write_bytes(whole[:end])
-        refused(run, tmp_path / "torn.json", "is not a JSON export", kind=BoxmendError)
+        message_of_import(run, tmp_path / "torn.json", "is not a JSON export", kind=BoxmendError)
     assert json.loads(whole)
 
 
@@ -239,13 +241,13 @@ def test_a_zip_file_that_unpacks_to_too_much_is_refused(
         archive.writestr("annotations.xml", head + image * 100_000 + end)
     monkeypatch.setenv("BOXMEND_MAX_EXPORT_BYTES", "100KiB")
     words = r"bomb\.zip: annotations\.xml in it: 800,0.. bytes .*BOXMEND_MAX_EXPORT_BYTES"
-    refused(run, tmp_path / "bomb.zip", words, out)
+    message_of_import(run, tmp_path / "bomb.zip", words, out)
     monkeypatch.delenv("BOXMEND_MAX_EXPORT_BYTES")
     monkeypatch.setenv("BOXMEND_MAX_EXPORT_ELEMENTS", "50000")
     words = r"bomb\.zip: 50,001 elements .*BOXMEND_MAX_EXPORT_ELEMENTS"
-    refused(run, tmp_path / "bomb.zip", words, out)
+    message_of_import(run, tmp_path / "bomb.zip", words, out)
     monkeypatch.delenv("BOXMEND_MAX_EXPORT_ELEMENTS")
-    refused(run, tmp_path / "bomb.zip", "has none of the exported images", out)
+    message_of_import(run, tmp_path / "bomb.zip", "has none of the exported images", out)
 
 
 def test_a_json_export_of_too_many_values_is_refused(
@@ -254,4 +256,6 @@ def test_a_json_export_of_too_many_values_is_refused(
     run = audit_run(tmp_path)
     (tmp_path / "back.json").write_bytes(b"[" + b"{}," * 400_000 + b"{}]")
     monkeypatch.setenv("BOXMEND_MAX_RECORD_VALUES", "100000")
-    refused(run, tmp_path / "back.json", r"back\.json: 800,002 values .*MAX_RECORD_VALUES")
+    message_of_import(
+        run, tmp_path / "back.json", r"back\.json: 800,002 values .*MAX_RECORD_VALUES"
+    )

@@ -35,16 +35,16 @@ BY_HAND = Entries(
 )
 
 
-def written(run_dir: Path, *entries: Entries, rows_per_part: int = 10) -> Path:
+def write_ledger(run_dir: Path, *entries: Entries, rows_per_part: int = 10) -> Path:
     ledger = Ledger.create(run_dir, rows_per_part=rows_per_part)
-    for one in entries:
-        ledger.append(one)
+    for entry in entries:
+        ledger.append(entry)
     ledger.flush()
     return run_dir
 
 
 def test_every_column_is_read_as_it_was_written(tmp_path: Path) -> None:
-    table = read(written(tmp_path, BY_HAND))
+    table = read(write_ledger(tmp_path, BY_HAND))
     assert tuple(table.column_names) == COLUMNS
     first, second, third = table.to_pylist()
     assert first == {
@@ -80,7 +80,7 @@ def test_every_column_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_the_types_of_the_columns_are_those_of_the_contract(tmp_path: Path) -> None:
-    schema = read(written(tmp_path, BY_HAND)).schema
+    schema = read(write_ledger(tmp_path, BY_HAND)).schema
     types = {field.name: str(field.type) for field in schema}
     assert types["annotation_id"] == types["image_id"] == types["step"] == "int64"
     assert {types[name] for name in ("loss", "threshold", "noisy_x1", "final_y2")} == {"float"}
@@ -90,7 +90,7 @@ def test_the_types_of_the_columns_are_those_of_the_contract(tmp_path: Path) -> N
 
 
 def test_any_parquet_reader_can_read_the_folder(tmp_path: Path) -> None:
-    written(tmp_path, visits(25))
+    write_ledger(tmp_path, visits(25))
     whole = pq.read_table(tmp_path / "ledger")
     assert whole.num_rows == 25
     assert whole["step"].to_pylist() == read(tmp_path)["step"].to_pylist()
@@ -99,14 +99,14 @@ def test_any_parquet_reader_can_read_the_folder(tmp_path: Path) -> None:
 def test_texts_as_ids_stay_texts(tmp_path: Path) -> None:
     entries = visits(4, texts=True)
     entries.annotation_ids[:] = ["a:0", "ä:1", 12, "b\udcff:0"]  # as `truth.parquet` writes them
-    table = read(written(tmp_path, entries, rows_per_part=3))
+    table = read(write_ledger(tmp_path, entries, rows_per_part=3))
     assert table["annotation_id"].to_pylist() == ["a:0", "ä:1", "12", "b\\udcff:0"]
     assert str(table.schema.field("annotation_id").type) == "string"
     assert str(table.schema.field("image_id").type) == "int64"
 
 
 def test_some_columns_are_read_in_the_order_asked_for(tmp_path: Path) -> None:
-    run = written(tmp_path, BY_HAND, rows_per_part=2)
+    run = write_ledger(tmp_path, BY_HAND, rows_per_part=2)
     assert read(run, ["verdict", "epoch"]).to_pylist() == [
         {"verdict": "kept", "epoch": 0},
         {"verdict": "unjudged", "epoch": 0},
@@ -133,7 +133,7 @@ def test_the_last_epoch_alone_is_read_over_any_parts(
     tmp_path: Path, lengths: list[int], expected: int
 ) -> None:
     epochs = [visits(n, epoch=k, seed=k) for k, n in enumerate(lengths)]
-    run = written(tmp_path, *epochs)
+    run = write_ledger(tmp_path, *epochs)
     table = read(run, ["step"], last_epoch_only=True)
     assert table.column_names == ["step"]
     assert table["step"].to_pylist() == epochs[-1].steps.tolist()
@@ -142,7 +142,7 @@ def test_the_last_epoch_alone_is_read_over_any_parts(
 
 
 def test_the_last_epoch_is_read_without_the_parts_before_it(tmp_path: Path) -> None:
-    run = written(tmp_path, visits(30, epoch=0), visits(12, epoch=1, seed=1))
+    run = write_ledger(tmp_path, visits(30, epoch=0), visits(12, epoch=1, seed=1))
     whole = read(run, last_epoch_only=True)
     damage(run / "ledger" / "part-000000.parquet")
     assert read(run, last_epoch_only=True).equals(whole)
@@ -152,14 +152,14 @@ def test_the_last_epoch_is_read_without_the_parts_before_it(tmp_path: Path) -> N
 
 def test_verdicts_of_all_parts_share_one_dictionary(tmp_path: Path) -> None:
     entries = visits(40)
-    verdicts = read(written(tmp_path, entries))["verdict"]
+    verdicts = read(write_ledger(tmp_path, entries))["verdict"]
     names = [Judgement(code).name.lower() for code in entries.verdicts.tolist()]
     assert verdicts.to_pylist() == names
     assert len({tuple(chunk.dictionary.to_pylist()) for chunk in verdicts.chunks}) == 1
 
 
 def test_a_ledger_without_entries_is_an_empty_table(tmp_path: Path) -> None:
-    run = written(tmp_path, visits(0))
+    run = write_ledger(tmp_path, visits(0))
     assert list((run / "ledger").iterdir()) == []
     for table in (read(run), read(run, last_epoch_only=True)):
         assert (len(table), tuple(table.column_names)) == (0, COLUMNS)
@@ -174,7 +174,7 @@ def damage(path: Path) -> None:
 
 
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
-    run = written(tmp_path, visits(45))
+    run = write_ledger(tmp_path, visits(45))
     (run / "ledger" / "part-000002.parquet").unlink()
     with pytest.raises(DataError, match=r"part-000002\.parquet: is missing"):
         read(run)
@@ -190,20 +190,20 @@ def test_no_ledger_at_all_is_a_data_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", "part-1.parquet", "part-0000001.parquet", "x"])
 def test_a_foreign_file_is_named(tmp_path: Path, name: str) -> None:
-    run = written(tmp_path, visits(25))
+    run = write_ledger(tmp_path, visits(25))
     (run / "ledger" / name).write_text("mine")
     with pytest.raises(DataError, match=f"{name}: is not a part of a ledger"):
         read(run)
 
 
 def test_what_a_killed_run_left_half_written_is_passed_over(tmp_path: Path) -> None:
-    run = written(tmp_path, visits(25))
+    run = write_ledger(tmp_path, visits(25))
     (run / "ledger" / ".part-000003.parquet.boxmend-partial").write_bytes(b"PAR1 half")
     assert len(read(run)) == 25
 
 
 def test_a_part_that_is_no_parquet_is_named(tmp_path: Path) -> None:
-    run = written(tmp_path, visits(25))
+    run = write_ledger(tmp_path, visits(25))
     for content in (b"", b"PAR1", b"no such thing at all" * 20):
         (run / "ledger" / "part-000001.parquet").write_bytes(content)
         with pytest.raises(DataError, match=r"part-000001\.parquet: cannot be read as a part"):
@@ -216,8 +216,8 @@ def test_a_part_that_is_no_parquet_is_named(tmp_path: Path) -> None:
 
 def test_a_part_that_was_renamed_or_comes_from_elsewhere_is_named(tmp_path: Path) -> None:
     run, other = (
-        written(tmp_path / "a", visits(45)),
-        written(tmp_path / "b", visits(45, texts=True)),
+        write_ledger(tmp_path / "a", visits(45)),
+        write_ledger(tmp_path / "b", visits(45, texts=True)),
     )
     parts = sorted((run / "ledger").iterdir())
     parts[2].replace(parts[1])
@@ -225,17 +225,17 @@ def test_a_part_that_was_renamed_or_comes_from_elsewhere_is_named(tmp_path: Path
     parts[4].replace(parts[3])
     with pytest.raises(DataError, match=r"part-000001\.parquet: was renamed from another part"):
         read(run)
-    theirs = written(tmp_path / "c", visits(45), rows_per_part=9)
+    theirs = write_ledger(tmp_path / "c", visits(45), rows_per_part=9)
     for source in (other, theirs):
-        target = written(tmp_path / f"into-{source.name}", visits(45))
+        target = write_ledger(tmp_path / f"into-{source.name}", visits(45))
         shutil.copy(source / "ledger" / "part-000001.parquet", target / "ledger")
         with pytest.raises(DataError, match=r"part-000001\.parquet: belongs to another ledger"):
             read(target)
 
 
 def test_a_short_part_before_others_is_named(tmp_path: Path) -> None:
-    run = written(tmp_path / "a", visits(45))
-    short = written(tmp_path / "b", visits(13))
+    run = write_ledger(tmp_path / "a", visits(45))
+    short = write_ledger(tmp_path / "b", visits(13))
     shutil.copy(short / "ledger" / "part-000001.parquet", run / "ledger")
     with pytest.raises(DataError, match=r"part-000001\.parquet: has 3 rows instead of 10"):
         read(run)
@@ -273,7 +273,7 @@ def rewritten(run: Path, change: Any) -> Path:
 def test_a_parquet_file_that_is_no_part_is_refused_with_a_reason(
     tmp_path: Path, change: Any, message: str
 ) -> None:
-    run = rewritten(written(tmp_path, visits(8)), change)
+    run = rewritten(write_ledger(tmp_path, visits(8)), change)
     with pytest.raises(DataError, match=message) as caught:
         read(run)
     assert "part-000000.parquet" in str(caught.value)
@@ -283,7 +283,7 @@ def test_a_parquet_file_that_is_no_part_is_refused_with_a_reason(
 def test_a_single_damaged_byte_of_a_value_does_not_go_unnoticed(
     tmp_path: Path, column: str
 ) -> None:
-    run = written(tmp_path, visits(1000), rows_per_part=1000)
+    run = write_ledger(tmp_path, visits(1000), rows_per_part=1000)
     path = run / "ledger" / "part-000000.parquet"
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(COLUMNS.index(column))
     whole = path.read_bytes()
@@ -299,7 +299,7 @@ def test_a_single_damaged_byte_of_a_value_does_not_go_unnoticed(
 def test_a_damaged_part_ends_in_a_data_error_or_in_all_rows(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    run = written(tmp_path_factory.mktemp("damaged"), visits(30, texts=True), rows_per_part=30)
+    run = write_ledger(tmp_path_factory.mktemp("damaged"), visits(30, texts=True), rows_per_part=30)
     path = run / "ledger" / "part-000000.parquet"
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))

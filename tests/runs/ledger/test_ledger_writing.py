@@ -20,7 +20,7 @@ from boxmend.runs.ledger import ROWS_PER_PART, Entries, Judgement, Ledger, Ledge
 from tests.runs.ledger.visits import bytes_of, pieces, visits
 
 
-def uninterrupted(run_dir: Path, entries: Entries, rows_per_part: int = 10) -> dict[str, bytes]:
+def write_at_once(run_dir: Path, entries: Entries, rows_per_part: int = 10) -> dict[str, bytes]:
     ledger = Ledger.create(run_dir, rows_per_part=rows_per_part)
     ledger.append(entries)
     ledger.flush()
@@ -28,7 +28,7 @@ def uninterrupted(run_dir: Path, entries: Entries, rows_per_part: int = 10) -> d
 
 
 def test_parts_have_a_fixed_length_and_the_last_one_the_rest(tmp_path: Path) -> None:
-    files = uninterrupted(tmp_path, visits(25))
+    files = write_at_once(tmp_path, visits(25))
     assert list(files) == ["part-000000.parquet", "part-000001.parquet", "part-000002.parquet"]
     lengths = [pq.ParquetFile(tmp_path / "ledger" / name).metadata.num_rows for name in files]
     assert lengths == [10, 10, 5]
@@ -62,7 +62,7 @@ def test_neither_batches_nor_flushes_show_in_the_bytes(
 ) -> None:
     folder = tmp_path_factory.mktemp("bytes")
     entries = visits(n, texts=texts)
-    expected = uninterrupted(folder / "whole", entries)
+    expected = write_at_once(folder / "whole", entries)
     ledger = Ledger.create(folder / "batches", rows_per_part=10)
     for number, piece in enumerate(pieces(entries, sizes)):
         ledger.append(piece)
@@ -90,7 +90,7 @@ def test_a_resumed_ledger_ends_with_the_same_bytes_as_one_never_interrupted(
 ) -> None:
     folder = tmp_path_factory.mktemp("resumed")
     entries = visits(n, texts=texts)
-    expected = uninterrupted(folder / "whole", entries)
+    expected = write_at_once(folder / "whole", entries)
 
     before, after = list(pieces(entries, [min(saved_at, n)]))
     ledger = Ledger.create(folder / "run", rows_per_part=10)
@@ -131,11 +131,11 @@ def test_a_state_taken_after_the_last_flush_can_be_gone_on_from(tmp_path: Path, 
     longer = Ledger.resume(tmp_path / "a", ledger.state())
     longer.append(second)
     longer.flush()
-    assert bytes_of(tmp_path / "a") == uninterrupted(tmp_path / "b", entries)
+    assert bytes_of(tmp_path / "a") == write_at_once(tmp_path / "b", entries)
 
 
 def test_resuming_without_a_state_begins_anew(tmp_path: Path) -> None:
-    uninterrupted(tmp_path, visits(25))
+    write_at_once(tmp_path, visits(25))
     (tmp_path / "ledger" / ".part-000003.parquet.boxmend-partial").write_bytes(b"half")
     ledger = Ledger.resume(tmp_path, None)
     assert bytes_of(tmp_path) == {}
@@ -146,14 +146,14 @@ def test_resuming_without_a_state_begins_anew(tmp_path: Path) -> None:
 
 
 def test_a_ledger_is_never_begun_over_another(tmp_path: Path) -> None:
-    before = uninterrupted(tmp_path, visits(25))
+    before = write_at_once(tmp_path, visits(25))
     with pytest.raises(OutputError, match="has a ledger already"):
         Ledger.create(tmp_path)
     assert bytes_of(tmp_path) == before
 
 
 def test_resuming_never_removes_what_is_no_part(tmp_path: Path) -> None:
-    uninterrupted(tmp_path, visits(25))
+    write_at_once(tmp_path, visits(25))
     (tmp_path / "ledger" / "notes.txt").write_text("mine")
     before = bytes_of(tmp_path)
     with pytest.raises(DataError, match=r"notes\.txt: is not a part"):
@@ -183,7 +183,7 @@ def test_resuming_names_a_part_that_the_checkpoint_counts_on(tmp_path: Path, num
 
 
 def test_resuming_refuses_a_ledger_of_other_parts(tmp_path: Path) -> None:
-    uninterrupted(tmp_path, visits(45), rows_per_part=9)
+    write_at_once(tmp_path, visits(45), rows_per_part=9)
     state = state_of(tmp_path / "other", 25)
     with pytest.raises(DataError, match="the checkpoint needs it"):
         Ledger.resume(tmp_path, state)
@@ -264,7 +264,7 @@ def test_wider_numbers_are_narrowed(tmp_path: Path) -> None:
         final_boxes=entries.final_boxes.astype(np.float64),
         verdicts=entries.verdicts.astype(np.int64),
     )
-    assert uninterrupted(tmp_path / "a", wide) == uninterrupted(tmp_path / "b", entries)
+    assert write_at_once(tmp_path / "a", wide) == write_at_once(tmp_path / "b", entries)
 
 
 def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def pieces(entries: Entries, sizes: list[int]) -> Iterator[Entries]:
     begin = 0
     for size in [*sizes, len(entries)]:
         columns: dict[str, Any] = {
-            one.name: getattr(entries, one.name)[begin : begin + size] for one in fields(entries)
+            field.name: getattr(entries, field.name)[begin : begin + size]
+            for field in fields(entries)
         }
         yield Entries(**columns)
         begin += size

@@ -58,7 +58,7 @@ def test_the_baseline_is_the_detector_without_an_average() -> None:
 
 
 def test_what_is_set_goes_before_the_preset() -> None:
-    told = TrainSettings(
+    explicit = TrainSettings(
         method="mend-paper",
         proposals=300,
         pre_nms=700,
@@ -68,7 +68,7 @@ def test_what_is_set_goes_before_the_preset() -> None:
         difficult="ignore",
         optimisation=Optimisation(lr=0.5, schedule="cosine", max_norm=1.0, average_decay=0.9),
     )
-    assert resolve_settings(told) == replace(told, preset="paper")
+    assert resolve_settings(explicit) == replace(explicit, preset="paper")
 
 
 @pytest.mark.parametrize(

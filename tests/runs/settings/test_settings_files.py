@@ -1,4 +1,4 @@
-"""Settings from files: what they set, and what is said about those that are wrong."""
+"""Settings from files: the values, and the messages about wrong ones."""
 
 import json
 from dataclasses import asdict

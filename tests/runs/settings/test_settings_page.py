@@ -27,8 +27,8 @@ PAGE = (ROOT / "docs" / "settings.md").read_text()
 
 def test_the_tables_are_up_to_date() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "settings_page.py"))
-    assert tool["updated"](PAGE) == PAGE  # if not: python tools/settings_page.py
-    assert tool["updated"](PAGE.replace("`0.998`", "`0.9`")) == PAGE
+    assert tool["update_tables"](PAGE) == PAGE  # if not: python tools/settings_page.py
+    assert tool["update_tables"](PAGE.replace("`0.998`", "`0.9`")) == PAGE
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_the_tables_are_up_to_date() -> None:
     ],
 )
 def test_every_setting_has_a_row_with_words(kind: type, prefix: str) -> None:
-    nested = {one.name for one in fields(TrainSettings) if is_dataclass(one.default_factory)}
+    nested = {field.name for field in fields(TrainSettings) if is_dataclass(field.default_factory)}
     tables = PAGE[PAGE.index("## The training") :]
-    for one in fields(kind):
-        if one.name not in nested or prefix:
-            row = re.search(rf"^\| `{prefix}{one.name}` \| .* \| (.+) \|$", tables, re.MULTILINE)
+    for field in fields(kind):
+        if field.name not in nested or prefix:
+            row = re.search(rf"^\| `{prefix}{field.name}` \| .* \| (.+) \|$", tables, re.MULTILINE)
             assert row
             assert len(row[1]) > 10
 

@@ -22,13 +22,13 @@ def tall(height: int) -> Box:
     return (0, 0, 10, height)
 
 
-def scored(noisy: list[Box], visits: list[Visit], true: list[Box]) -> BoxScores:
+def score_visits(noisy: list[Box], visits: list[Visit], true: list[Box]) -> BoxScores:
     dataset = annotated(noisy, [VAN] * len(noisy))
     return assess(opened(dataset, visits), truth_of(dataset, [VAN] * len(true), true)).boxes
 
 
 def test_each_stage_is_compared_with_the_truth() -> None:
-    scores = scored([tall(5)], [seen(0, matched=tall(8), box=tall(7))], [TRUE])
+    scores = score_visits([tall(5)], [seen(0, matched=tall(8), box=tall(7))], [TRUE])
     assert scores.annotations == 1
     # More than 0.5 and more than 0.7 are asked for: 0.5 and 0.7 themselves do not count.
     assert scores.noisy == BoxFit(corloc=0, mean_iou=0.5, above_half=0, above_corloc=0)
@@ -39,8 +39,8 @@ def test_each_stage_is_compared_with_the_truth() -> None:
 
 def test_figures_are_means_over_annotations() -> None:
     visits = [seen(0, box=tall(10)), seen(1, box=tall(6)), seen(2, box=tall(8)), seen(3)]
-    scores = scored([tall(4)] * 4, visits, [TRUE] * 4)
-    # IoUs 1, .6, .8, .4
+    scores = score_visits([tall(4)] * 4, visits, [TRUE] * 4)
+    # IoUs 1, 0.6, 0.8, 0.4
     assert scores.final.mean_iou == pytest.approx(2.8 / 4)
     assert scores.final.above_half == 3 / 4
     assert scores.final.above_corloc == scores.final.corloc == 2 / 4
@@ -53,7 +53,7 @@ def test_corloc_profits_from_neighbours_and_the_own_truth_does_not() -> None:
     assert fit == BoxFit(corloc=1, mean_iou=0, above_half=0, above_corloc=0)
 
 
-def test_corloc_looks_at_the_own_image_alone_and_at_boxes_that_nobody_annotated() -> None:
+def test_corloc_uses_the_own_image_alone_and_unannotated_boxes_too() -> None:
     dataset = annotated([FAR, FAR, FAR], [VAN] * 3, images=[0, 1, 2])
     truth = truth_of(dataset, [VAN] * 3, [TRUE, TRUE, FAR], lacking=[FAR])  # in the first image
     fit = assess(opened(dataset, [seen(0), seen(1), seen(2)]), truth).boxes.noisy
@@ -68,7 +68,7 @@ def test_the_last_visit_of_the_last_epoch_counts() -> None:
         seen(0, box=tall(2), epoch=1),
         seen(0, box=tall(6), epoch=1),
     ]
-    scores = scored([tall(1), tall(1)], visits, [TRUE, TRUE])
+    scores = score_visits([tall(1), tall(1)], visits, [TRUE, TRUE])
     assert scores.annotations == 1  # the other one was not visited there
     assert scores.final.mean_iou == pytest.approx(0.6)
 
@@ -77,7 +77,7 @@ def test_the_settled_box_may_differ_from_the_last_one() -> None:
     # Six epochs: the last two settle; their mean is tall(7).
     boxes = [2, 2, 2, 2, 6, 8]
     visits = [seen(0, box=tall(height), epoch=epoch) for epoch, height in enumerate(boxes)]
-    scores = scored([tall(1)], visits, [TRUE])
+    scores = score_visits([tall(1)], visits, [TRUE])
     assert scores.final.mean_iou == pytest.approx(0.8)
     assert scores.settled.mean_iou == pytest.approx(0.7)
 
@@ -91,14 +91,14 @@ def test_spurious_annotations_are_left_out() -> None:
 
 
 def test_without_visits_all_scores_are_none() -> None:
-    scores = scored([tall(5)], [], [TRUE])
+    scores = score_visits([tall(5)], [], [TRUE])
     assert scores.annotations == 0
     assert scores.final == BoxFit(corloc=None, mean_iou=None, above_half=None, above_corloc=None)
 
 
 def test_a_run_that_judges_and_moves_nothing_leaves_all_stages_alike() -> None:
     visits = [seen(0, UNJUDGED), seen(1, DISCARDED, is_kept=False)]
-    scores = scored([tall(5), tall(9)], visits, [TRUE, TRUE])
+    scores = score_visits([tall(5), tall(9)], visits, [TRUE, TRUE])
     assert scores.noisy == scores.matched == scores.final == scores.settled
     assert scores.noisy.mean_iou == pytest.approx(0.7)
 
@@ -114,13 +114,13 @@ PLACED = st.lists(st.tuples(st.integers(0, 3), BOXES), max_size=12)
 def test_best_overlaps_are_those_of_looking_at_all_pairs(
     boxes: list[tuple[int, Box]], true: list[tuple[int, Box]]
 ) -> None:
-    def parted(placed: list[tuple[int, Box]]) -> tuple[np.ndarray, np.ndarray]:
+    def split_columns(placed: list[tuple[int, Box]]) -> tuple[np.ndarray, np.ndarray]:
         return (
             np.array([image for image, _ in placed], np.int64),
             np.array([box for _, box in placed], np.float64).reshape(-1, 4),
         )
 
-    best = find_best_iou(*parted(boxes), *parted(true))
+    best = find_best_iou(*split_columns(boxes), *split_columns(true))
     for k, (image, box) in enumerate(boxes):
         expected = [
             float(compute_iou(np.array(box, np.float64), np.array(other, np.float64)))

@@ -22,13 +22,13 @@ def tall(height: float) -> Box:
     return (0, 0, 100, height)
 
 
-def changed(
+def make_changes(
     noisy: list[tuple[int, Box]], visits: list[Visit], true: list[tuple[int, Box]]
 ) -> ChangeScores:
-    return assessed(noisy, visits, true).changes
+    return assess_changes(noisy, visits, true).changes
 
 
-def assessed(
+def assess_changes(
     noisy: list[tuple[int, Box]], visits: list[Visit], true: list[tuple[int, Box]]
 ) -> Assessment:
     dataset = annotated([box for _, box in noisy], [label for label, _ in noisy])
@@ -47,7 +47,7 @@ def test_changes_of_labels_are_right_useless_or_harm() -> None:
         seen(6, KEPT),  # right
     ]
     true = [BUS, BUS, BUS, VAN, BUS, BUS, VAN, BUS]  # the last was never visited: missed, too
-    scores = changed([(VAN, TRUE)] * 8, visits, [(label, TRUE) for label in true])
+    scores = make_changes([(VAN, TRUE)] * 8, visits, [(label, TRUE) for label in true])
     labels = scores.labels
     assert (labels.relabelled, labels.right, labels.wrong_to_wrong, labels.harm) == (4, 2, 1, 1)
     assert labels.wrong_before == 6  # all but rows 3 and 6
@@ -66,10 +66,10 @@ def test_moves_of_boxes_are_better_alike_or_harm() -> None:
         for row, (_, after) in enumerate(heights)
     ]
     noisy = [(VAN, tall(before)) for before, _ in heights]
-    scores = changed(noisy, visits, [(VAN, TRUE)] * 7)
+    scores = make_changes(noisy, visits, [(VAN, TRUE)] * 7)
     boxes = scores.boxes
-    # .5 to .8 and .5 to .6 are better; .8 to .805 is alike, and so is .75 to .745;
-    # .8 to .6 is worse.
+    # 0.5 to 0.8 and 0.5 to 0.6 are better; 0.8 to 0.805 is alike, and so is 0.75 to 0.745;
+    # 0.8 to 0.6 is worse.
     assert (boxes.moved, boxes.better, boxes.alike, boxes.worse) == (5, 2, 2, 1)
     assert boxes.bad_before == 3  # rows 0, 1, 4
     assert boxes.bad_after == 3  # rows 1, 3, 4
@@ -81,19 +81,19 @@ def test_moves_of_boxes_are_better_alike_or_harm() -> None:
 
 
 def test_a_box_with_an_iou_of_exactly_seven_tenths_is_good() -> None:
-    scores = changed([(VAN, tall(70))], [seen(0)], [(VAN, TRUE)])
+    scores = make_changes([(VAN, tall(70))], [seen(0)], [(VAN, TRUE)])
     assert scores.boxes.bad_before == 0
 
 
 def test_an_annotation_that_is_relabelled_and_moved_has_two_changes() -> None:
     visits = [seen(0, RELABELLED, BUS, box=tall(40))]
-    scores = changed([(VAN, tall(90))], visits, [(BUS, TRUE)])
+    scores = make_changes([(VAN, tall(90))], visits, [(BUS, TRUE)])
     assert (scores.changes, scores.right, scores.harm) == (2, 1, 1)
     assert (scores.wrong_before, scores.wrong_after, scores.missed) == (1, 1, 0)
 
 
 def test_an_annotation_whose_wrong_label_stays_is_missed_though_its_box_is_mended() -> None:
-    scores = changed([(VAN, tall(50))], [seen(0, box=tall(90))], [(BUS, TRUE)])
+    scores = make_changes([(VAN, tall(50))], [seen(0, box=tall(90))], [(BUS, TRUE)])
     assert (scores.right, scores.missed) == (1, 1)
     assert (scores.wrong_before, scores.wrong_after) == (1, 1)
 
@@ -107,7 +107,7 @@ def test_spurious_annotations_are_counted_apart() -> None:
         seen(4, KEPT),
     ]
     true = [(BUS, TRUE)] + [(UNKNOWN, NOWHERE)] * 4
-    scores = changed([(VAN, TRUE)] + [(VAN, tall(60))] * 4, visits, true)
+    scores = make_changes([(VAN, TRUE)] + [(VAN, tall(60))] * 4, visits, true)
     assert scores.spurious == SpuriousAnnotations(4, unsure=1, relabelled=1, moved=2)
     assert scores.annotations == 1
     assert (scores.changes, scores.right, scores.missed) == (1, 1, 0)
@@ -124,13 +124,13 @@ def test_crowds_and_difficult_objects_do_not_count() -> None:
 
 
 def test_without_annotations_scores_are_none() -> None:
-    scores = changed([], [], [])
+    scores = make_changes([], [], [])
     assert scores.annotations == scores.changes == scores.missed == 0
     assert scores.labels.noise_before is scores.boxes.mean_iou_after is None
 
 
 def test_all_figures_can_be_written_as_json() -> None:
-    answer = assessed([(VAN, TRUE)], [seen(0)], [(BUS, TRUE)]).to_json()
+    answer = assess_changes([(VAN, TRUE)], [seen(0)], [(BUS, TRUE)]).to_json()
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer
     assert set(answer) == {"boxes", "labels", "changes"}
     assert answer["changes"]["labels"]["missed"] == 1
@@ -169,7 +169,7 @@ def assessed_visits(visited: list[tuple]) -> Assessment:  # type: ignore[type-ar
         for row, (old, _, _, verdict, new, height, loss) in enumerate(visited)
     ]
     noisy = [(old, tall(height)) for old, _, height, *_ in visited]
-    return assessed(noisy, visits, [(true, TRUE) for _, true, *_ in visited])
+    return assess_changes(noisy, visits, [(true, TRUE) for _, true, *_ in visited])
 
 
 @settings(deadline=None)

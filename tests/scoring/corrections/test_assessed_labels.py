@@ -15,7 +15,7 @@ from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, opened, seen, tru
 BOX: Box = (10, 10, 30, 30)
 
 
-def scored(true: list[int], visits: list[Visit], *, warm_up_epochs: int = 0) -> LabelScores:
+def score_visits(true: list[int], visits: list[Visit], *, warm_up_epochs: int = 0) -> LabelScores:
     """Annotations that all say van, and what they truly are."""
     dataset = annotated([BOX] * len(true), [VAN] * len(true))
     truth = truth_of(dataset, true, [BOX] * len(true))
@@ -38,7 +38,7 @@ TRULY = [BUS] * 4 + [VAN] * 4
 
 
 def test_judgments_are_shares_of_their_true_group() -> None:
-    judgment = scored(TRULY, EIGHT).judgment
+    judgment = score_visits(TRULY, EIGHT).judgment
     assert (judgment.num_tp, judgment.num_fn, judgment.num_tn, judgment.num_fp) == (3, 1, 2, 2)
     assert (judgment.tp, judgment.fn) == (3 / 4, 1 / 4)
     assert (judgment.tn, judgment.fp) == (2 / 4, 2 / 4)
@@ -46,7 +46,7 @@ def test_judgments_are_shares_of_their_true_group() -> None:
 
 
 def test_label_noise_after_leaves_out_discarded_labels() -> None:
-    scores = scored(TRULY, EIGHT)
+    scores = score_visits(TRULY, EIGHT)
     assert scores.noise_before == 4 / 8
     assert scores.noise_after == 3 / 6  # rows 1, 3 and 5 of the six that are left
     assert scores.discarded == 2 / 8
@@ -55,8 +55,8 @@ def test_label_noise_after_leaves_out_discarded_labels() -> None:
 
 
 def test_the_loss_finds_wrong_labels() -> None:
-    # Wrong 3, 2, 1, .5 against right .1, 1, .25, .3: 4 + 4 + (3 + a tie) + 3 of 16 pairs.
-    scores = scored(TRULY, EIGHT)
+    # Wrong 3, 2, 1, 0.5 against right 0.1, 1, 0.25, 0.3: 4 + 4 + (3 + a tie) + 3 of 16 pairs.
+    scores = score_visits(TRULY, EIGHT)
     assert scores.loss_auroc == 14.5 / 16
     assert scores.settled_loss_auroc == 14.5 / 16  # one epoch: the same losses
 
@@ -67,14 +67,14 @@ def test_the_settled_loss_is_the_mean_of_the_visits_that_settle() -> None:
     visits = [
         seen(row, loss=losses[row][epoch], epoch=epoch) for epoch in range(4) for row in (0, 1)
     ]
-    scores = scored([BUS, VAN], visits)
+    scores = score_visits([BUS, VAN], visits)
     assert scores.loss_auroc == 0  # 1 against 3 in the last epoch
     assert scores.settled_loss_auroc == 1
 
 
 def test_labels_that_were_not_judged_count_as_kept_but_not_as_judged() -> None:
     visits = [seen(0, UNJUDGED, loss=math.nan), seen(1, RELABELLED, BUS, loss=1), seen(2, loss=2)]
-    scores = scored([BUS, BUS, VAN], visits)
+    scores = score_visits([BUS, BUS, VAN], visits)
     assert scores.judgment.judged == 2
     assert (scores.judgment.num_tp, scores.judgment.num_tn) == (1, 1)
     assert scores.noise_before == 2 / 3
@@ -83,7 +83,7 @@ def test_labels_that_were_not_judged_count_as_kept_but_not_as_judged() -> None:
 
 
 def test_a_run_that_judges_nothing_has_no_judgment() -> None:
-    scores = scored(
+    scores = score_visits(
         [BUS, VAN], [seen(0, UNJUDGED, loss=math.nan), seen(1, UNJUDGED, loss=math.nan)]
     )
     judgment = scores.judgment
@@ -102,14 +102,14 @@ def test_only_the_last_epoch_counts() -> None:
         seen(1, DISCARDED, epoch=1),
         seen(1, KEPT, epoch=1),
     ]
-    scores = scored([BUS, BUS], visits)
+    scores = score_visits([BUS, BUS], visits)
     assert scores.annotations == 1
     assert (scores.judgment.num_tp, scores.judgment.num_fn) == (0, 1)
     assert scores.noise_after == 1
 
 
 def test_where_all_are_discarded_no_noise_is_left_to_measure() -> None:
-    scores = scored([BUS], [seen(0, DISCARDED)])
+    scores = score_visits([BUS], [seen(0, DISCARDED)])
     assert scores.noise_after is None
     assert scores.discarded == 1
 
@@ -121,10 +121,10 @@ def test_spurious_annotations_are_left_out() -> None:
     scores = assess(opened(dataset, visits), truth).labels
     assert scores.annotations == 2
     assert scores.discarded == 0
-    assert scores.loss_auroc == scores.settled_loss_auroc == 1  # 3 against 1; 0 is of nothing
+    assert scores.loss_auroc == scores.settled_loss_auroc == 1  # 3 against 1; 0 is spurious
 
 
 @pytest.mark.parametrize("infinite", [math.inf, 100.0])
 def test_an_infinite_loss_is_the_highest(infinite: float) -> None:
     visits = [seen(0, RELABELLED, BUS, loss=infinite), seen(1, loss=2), seen(2, loss=1)]
-    assert scored([BUS, VAN, VAN], visits).loss_auroc == 1
+    assert score_visits([BUS, VAN, VAN], visits).loss_auroc == 1

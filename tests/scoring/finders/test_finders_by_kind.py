@@ -27,7 +27,7 @@ def tall(height: float) -> Box:
     return (0, 0, 10, height)
 
 
-def offered(suspects: Suspects) -> MissingRanking:
+def ranking_of_missing(suspects: Suspects) -> MissingRanking:
     assert suspects.missing is not None
     return suspects.missing
 
@@ -42,14 +42,16 @@ def test_errors_that_are_never_found_lower_the_average_precision() -> None:
 
 def test_images_without_annotations_are_included_on_request() -> None:
     dataset = annotated([BOX, FAR], [VAN, VAN], images=[2, 2])
-    found = detected((2, VAN, 0.5, BOX), (1, VAN, 0.5, BOX), (1, BUS, 0.5, FAR))
-    given = [[one.tolist() for one in pair] for pair in group_by_image(dataset, found)]
-    assert given == [[[0, 1], [0]]]
-    given = [
-        [one.tolist() for one in pair]
-        for pair in group_by_image(dataset, found, include_empty=True)
+    detections = detected((2, VAN, 0.5, BOX), (1, VAN, 0.5, BOX), (1, BUS, 0.5, FAR))
+    expected_boxes = [
+        [one.tolist() for one in pair] for pair in group_by_image(dataset, detections)
     ]
-    assert given == [[[], [1, 2]], [[0, 1], [0]]]
+    assert expected_boxes == [[[0, 1], [0]]]
+    expected_boxes = [
+        [one.tolist() for one in pair]
+        for pair in group_by_image(dataset, detections, include_empty=True)
+    ]
+    assert expected_boxes == [[[], [1, 2]], [[0, 1], [0]]]
 
 
 class TestMistakennessByKind:
@@ -67,31 +69,38 @@ class TestMistakennessByKind:
 
     def test_a_detection_without_a_match_may_be_missing_if_it_is_sure(self) -> None:
         dataset = annotated([BOX], [VAN])
-        found = detected(
+        detections = detected(
             (0, VAN, 0.9, BOX), (0, BUS, 0.95, FAR), (0, BUS, 0.96, AWAY), (0, VAN, 0.3, BOX)
         )
-        found = replace(found, scores=np.array([0.9, 0.95, 0.96, 0.3]))
-        missing = offered(mistakenness.suspect_by_kind(dataset, found))
+        detections = replace(detections, scores=np.array([0.9, 0.95, 0.96, 0.3]))
+        missing = ranking_of_missing(mistakenness.suspect_by_kind(dataset, detections))
         assert missing.proposed.scores.tolist() == [0.95, 0.96, 0.3]
         assert missing.proposed.labels.tolist() == [BUS, BUS, VAN]
-        assert missing.is_flagged.tolist() == [False, True, False]  # .95 is not above .95
+        assert missing.is_flagged.tolist() == [False, True, False]  # 0.95 is not above 0.95
 
 
 class TestHotcocoByKind:
     def test_missing_objects_are_detections_that_meet_no_annotation(self) -> None:
         dataset = annotated([BOX, FAR], [VAN, VAN])
-        found = detected((0, BUS, 0.75, BOX), (0, BUS, 0.5, AWAY), (0, VAN, 0.25, (80, 10, 90, 20)))
-        result = hotcoco.suspect_by_kind(dataset, found)
+        detections = detected(
+            (0, BUS, 0.75, BOX), (0, BUS, 0.5, AWAY), (0, VAN, 0.25, (80, 10, 90, 20))
+        )
+        result = hotcoco.suspect_by_kind(dataset, detections)
         assert result.annotations.keys() == {Kind.WRONG_LABEL}
         assert result.annotations[Kind.WRONG_LABEL].scores.tolist() == [0.75, 0]
-        missing = offered(result)
+        missing = ranking_of_missing(result)
         by_score = dict(zip(missing.proposed.scores.tolist(), missing.is_flagged, strict=True))
         assert by_score == {0.5: True, 0.25: False}
         assert set(missing.proposed.boxes[:, 0].tolist()) == {20, 80}
 
     def test_no_detections_give_no_missing_objects(self) -> None:
         assert (
-            len(offered(hotcoco.suspect_by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
+            len(
+                ranking_of_missing(
+                    hotcoco.suspect_by_kind(annotated([BOX], [VAN]), detected())
+                ).proposed
+            )
+            == 0
         )
 
 
@@ -99,9 +108,9 @@ class TestObjectLabByKind:
     def test_annotations_are_suspected_as_without_kinds(self) -> None:
         pytest.importorskip("cleanlab")
         dataset = annotated([BOX, FAR], [VAN, BUS])
-        found = detected((0, VAN, 0.99, tall(6)), (0, TRUCK, 0.97, FAR))
-        before = objectlab.suspect_annotations(dataset, found)
-        result = objectlab.suspect_by_kind(dataset, found).annotations
+        detections = detected((0, VAN, 0.99, tall(6)), (0, TRUCK, 0.97, FAR))
+        before = objectlab.suspect_annotations(dataset, detections)
+        result = objectlab.suspect_by_kind(dataset, detections).annotations
         assert result.keys() == {Kind.WRONG_LABEL, Kind.BAD_BOX}
         assert before.labels is not None
         assert before.boxes is not None
@@ -113,11 +122,13 @@ class TestObjectLabByKind:
         # Vans on the left are annotated and found, so that the classes have an AP of 1 at all IoUs.
         dataset = annotated([BOX, BOX], [VAN, VAN], images=[0, 1])
         near: Box = (0, 13, 10, 23)  # its centre is 13 below that of BOX
-        found = detected(
+        detections = detected(
             (0, VAN, 0.99, BOX), (1, VAN, 0.99, BOX), (0, VAN, 0.96, near), (2, VAN, 0.5, FAR)
         )
-        missing = offered(objectlab.suspect_by_kind(replaced_images(dataset, 3), found))
-        # The score is the similarity with the nearest annotation of its class, .1 exp(-.1 * 13),
+        missing = ranking_of_missing(
+            objectlab.suspect_by_kind(replaced_images(dataset, 3), detections)
+        )
+        # The score is the similarity with the nearest annotation of its class, 0.1 exp(-0.1 * 13),
         # or, where there is none, the least of all similarities times how unsure it is.
         least = 0.1 * math.exp(-0.1 * 13)
         scores = dict(
@@ -132,22 +143,24 @@ class TestObjectLabByKind:
 
     def test_the_scores_are_those_that_cleanlab_computes_from_the_boxes(self) -> None:
         rank = pytest.importorskip("cleanlab.object_detection.rank")
-        dataset, found = crowded_scenes(np.random.default_rng(5))
-        scores = objectlab._compute_scores(dataset, found)
+        dataset, result = crowded_scenes(np.random.default_rng(5))
+        scores = objectlab._compute_scores(dataset, result)
         labels, predictions, order, offered_rows = [], [], [], []
-        table = np.column_stack([found.boxes, found.scores]).astype(np.float64)
+        table = np.column_stack([result.boxes, result.scores]).astype(np.float64)
         for image in range(len(dataset.images)):
             rows = np.flatnonzero(dataset.image_rows == image)
-            theirs = np.flatnonzero(found.image_rows == image)
+            theirs = np.flatnonzero(result.image_rows == image)
             order.append(rows)
-            offered_rows.append(theirs[np.argsort(found.labels[theirs], kind="stable")])
+            offered_rows.append(theirs[np.argsort(result.labels[theirs], kind="stable")])
             labels.append({"bboxes": dataset.boxes[rows], "labels": dataset.labels[rows]})
-            predictions.append([table[theirs[found.labels[theirs] == label]] for label in range(3)])
-        given = {"labels": labels, "predictions": predictions}
-        swap = np.concatenate(rank.compute_swap_box_scores(**given))
-        badloc = np.concatenate(rank.compute_badloc_box_scores(**given))
+            predictions.append(
+                [table[theirs[result.labels[theirs] == label]] for label in range(3)]
+            )
+        expected_boxes = {"labels": labels, "predictions": predictions}
+        swap = np.concatenate(rank.compute_swap_box_scores(**expected_boxes))
+        badloc = np.concatenate(rank.compute_badloc_box_scores(**expected_boxes))
         overlooked = np.concatenate(
-            rank.compute_overlooked_box_scores(**given, high_probability_threshold=0.0)
+            rank.compute_overlooked_box_scores(**expected_boxes, high_probability_threshold=0.0)
         )
         rows = np.concatenate(order)
         assert scores.swap[rows] == pytest.approx(swap, abs=1e-12)
@@ -166,21 +179,21 @@ class TestObjectLabByKind:
         pytest.importorskip("cleanlab")
         from cleanlab.object_detection.filter import find_label_issues
 
-        dataset, found = sure_scenes(np.random.default_rng(3))
-        result = objectlab.suspect_by_kind(dataset, found)
+        dataset, detections = sure_scenes(np.random.default_rng(3))
+        result = objectlab.suspect_by_kind(dataset, detections)
         ours = np.zeros(len(dataset.images), np.bool_)
         for ranked in result.annotations.values():
             assert ranked.is_flagged is not None
             ours[dataset.image_rows[ranked.is_flagged]] = True
         by_boxes = ours.copy()
-        missing = offered(result)
+        missing = ranking_of_missing(result)
         ours[missing.proposed.image_rows[missing.is_flagged]] = True
         labels, predictions = [], []
-        table = np.column_stack([found.boxes, found.scores])
+        table = np.column_stack([detections.boxes, detections.scores])
         for image in range(len(dataset.images)):
-            rows, theirs = dataset.image_rows == image, found.image_rows == image
+            rows, theirs = dataset.image_rows == image, detections.image_rows == image
             labels.append({"bboxes": dataset.boxes[rows], "labels": dataset.labels[rows]})
-            predictions.append([table[theirs & (found.labels == label)] for label in range(3)])
+            predictions.append([table[theirs & (detections.labels == label)] for label in range(3)])
         flagged = find_label_issues(labels, predictions, return_indices_ranked_by_score=False)
         assert ours.tolist() == flagged.tolist()
         assert by_boxes.sum() < ours.sum() < len(ours)
@@ -189,9 +202,9 @@ class TestObjectLabByKind:
         pytest.importorskip("cleanlab")
         result = objectlab.suspect_by_kind(annotated([], []), detected())
         assert len(result.annotations[Kind.WRONG_LABEL].scores) == 0
-        assert len(offered(result).proposed) == 0
+        assert len(ranking_of_missing(result).proposed) == 0
         alone = objectlab.suspect_by_kind(annotated([], []), detected((0, VAN, 0.99, BOX)))
-        assert len(offered(alone).proposed) == 1
+        assert len(ranking_of_missing(alone).proposed) == 1
 
 
 def replaced_images(dataset: Dataset, number: int) -> Dataset:
@@ -202,7 +215,7 @@ def replaced_images(dataset: Dataset, number: int) -> Dataset:
 
 def crowded_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
     """Images of 100 pixels with a few annotations, many of them detected, and false detections."""
-    boxes, labels, images, found = [], [], [], []
+    boxes, labels, images, collected = [], [], [], []
     for image in range(12):
         for _ in range(int(rng.integers(0, 5))):
             low = rng.uniform(0, 60, 2)
@@ -213,28 +226,28 @@ def crowded_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
             for _ in range(2):
                 label = labels[-1] if rng.random() < 0.6 else int(rng.integers(0, 3))
                 near = tuple(box + rng.uniform(-4, 4, 4))
-                found.append((image, label, float(rng.uniform(0.9, 0.999)), near))
+                collected.append((image, label, float(rng.uniform(0.9, 0.999)), near))
         corner = rng.uniform(0, 90, 2)
         away = tuple(np.concatenate([corner, corner + 8]))
-        found.append((image, int(rng.integers(0, 3)), float(rng.uniform(0.3, 0.999)), away))
-    return replaced_images(annotated(boxes, labels, images=images), 12), detected(*found)
+        collected.append((image, int(rng.integers(0, 3)), float(rng.uniform(0.3, 0.999)), away))
+    return replaced_images(annotated(boxes, labels, images=images), 12), detected(*collected)
 
 
 def sure_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
     """Images with two objects each, found well; some annotated far off, some not at all."""
-    boxes, labels, images, found = [], [], [], []
+    boxes, labels, images, collected = [], [], [], []
     for image in range(24):
         for left in (5.0, 60.0):
             box = np.array([left, 10, left + 30, 50])
             label = int(rng.integers(0, 3))
-            found.append((image, label, float(rng.uniform(0.9, 0.999)), tuple(box)))
+            collected.append((image, label, float(rng.uniform(0.9, 0.999)), tuple(box)))
             if left == 60 and image % 4 == 0:
                 continue
             shift = rng.choice([0, 0, rng.uniform(15, 29)]) * np.array([1, 0, 1, 0])
             boxes.append(tuple(box + shift * (image % 3 == 0)))
             labels.append(label)
             images.append(image)
-    return annotated(boxes, labels, images=images), detected(*found)
+    return annotated(boxes, labels, images=images), detected(*collected)
 
 
 def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
@@ -250,8 +263,8 @@ def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
     assert ranked.scores.tolist() == [0.5, 0.4]
     assert ranked.is_flagged is not None
     assert ranked.is_flagged.tolist() == [True, False]
-    assert offered(result).proposed.scores.tolist() == [0.5, 0.2]
-    assert offered(result).is_flagged.tolist() == [True, False]
+    assert ranking_of_missing(result).proposed.scores.tolist() == [0.5, 0.2]
+    assert ranking_of_missing(result).is_flagged.tolist() == [True, False]
 
 
 def small_world(
@@ -263,7 +276,7 @@ def small_world(
     dataset.is_crowd[4] = True
     boxes = [BOX, tall(6), BOX, NOWHERE, AWAY]
     truth = truth_of(dataset, [BUS, VAN, VAN, UNKNOWN, VAN], boxes, lacking=[FAR])
-    found = detected(
+    detections = detected(
         (0, BUS, 0.9, BOX),
         (1, VAN, 0.8, tall(6)),
         (2, VAN, 0.99, BOX),
@@ -282,10 +295,10 @@ def small_world(
         fix(Kind.MISSING, label=VAN, box=FAR, p=0.8),
         fix(Kind.MISSING, label=BUS, box=AWAY, image=1, p=0.9),
     )
-    table = compare_kinds(dataset, truth, found, p_wrong, missing, precision)
+    table = compare_kinds(dataset, truth, detections, p_wrong, missing, precision)
     assert table.annotations == 4  # without the crowd
     assert table.to_json()["scores"][0]["finder"] == OURS
-    return {(one.kind, one.finder): one for one in table.scores}, table.errors
+    return {(score.kind, score.finder): score for score in table.scores}, table.errors
 
 
 def test_every_finder_is_scored_for_the_kinds_that_it_knows() -> None:
@@ -346,14 +359,14 @@ def test_the_recall_of_a_ranking_is_that_at_the_requested_precision(
     assert (other.average_precision, other.flagged, other.precision) == (1, 2, 1 / 2)
 
 
-def test_an_object_that_nobody_proposes_lowers_the_average_precision() -> None:
+def test_an_object_without_a_proposal_lowers_the_average_precision() -> None:
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [VAN], [BOX], lacking=[FAR, (80, 0, 90, 10)])
     missing = fixes_of(dataset, fix(Kind.MISSING, label=VAN, box=FAR))
     table = compare_kinds(dataset, truth, detected((0, VAN, 0.9, FAR)), {}, missing)
-    scores = {one.finder: one for one in table.scores if one.kind == "missing"}
-    assert {one.average_precision for one in scores.values()} == {1 / 2}
+    scores = {score.finder: score for score in table.scores if score.kind == "missing"}
+    assert {score.average_precision for score in scores.values()} == {1 / 2}
     assert (scores[OURS].precision, scores[OURS].recall) == (1, 1 / 2)
 
 
@@ -370,4 +383,4 @@ def test_missing_objects_are_left_out_if_the_truth_does_not_have_them() -> None:
     truth = truth_of(dataset, [VAN], [BOX], are_all_known=False)
     table = compare_kinds(dataset, truth, detected((0, VAN, 0.9, FAR)), {}, fixes_of(dataset))
     assert table.errors["missing"] is None
-    assert "missing" not in {one.kind for one in table.scores}
+    assert "missing" not in {score.kind for score in table.scores}

@@ -81,11 +81,11 @@ def random_files(folder: Path, seed: int) -> tuple[Path, Path]:
         }
         for k in range(60)
     ]
-    images = [{"id": int(one), "file_name": f"{one:06d}.jpg"} for one in image_ids]
+    images = [{"id": int(image_id), "file_name": f"{image_id:06d}.jpg"} for image_id in image_ids]
     truth = {"images": images, "annotations": annotations, "categories": categories}
-    found = [_detection(rng, annotations, image_ids) for _ in range(600)]
+    listed = [_detection(rng, annotations, image_ids) for _ in range(600)]
     where = folder / str(seed)
-    return as_json(where / "instances_val.json", truth), as_json(where / "found.json", found)
+    return as_json(where / "instances_val.json", truth), as_json(where / "found.json", listed)
 
 
 def _box(rng: np.random.Generator) -> list[float]:
@@ -104,13 +104,13 @@ def _detection(rng: np.random.Generator, annotations: list[Entry], image_ids: An
     return {key: like[key] for key in ("image_id", "category_id")} | {"bbox": box, "score": score}
 
 
-def by_pycocotools(truth: Path, found: Path) -> dict[str, float | None]:
+def by_pycocotools(truth: Path, predictions: Path) -> dict[str, float | None]:
     """COCO's figures of the same files; None for its -1."""
     with contextlib.redirect_stdout(io.StringIO()):
         asked = COCO(str(truth))
-        told = COCOeval(asked, asked.loadRes(str(found)), "bbox")
-        told.evaluate()
-        told.accumulate()
-        told.summarize()
-    values = [None if value == -1 else float(value) for value in told.stats]
+        evaluator = COCOeval(asked, asked.loadRes(str(predictions)), "bbox")
+        evaluator.evaluate()
+        evaluator.accumulate()
+        evaluator.summarize()
+    values = [None if value == -1 else float(value) for value in evaluator.stats]
     return dict(zip(COCO_KEYS, values, strict=True))

@@ -27,13 +27,13 @@ from tests.training.evaluation.scored_files import (
 
 
 def test_two_images_and_three_detections_worked_out_by_hand(tmp_path: Path) -> None:
-    found = as_json(tmp_path / "found.json", DETECTIONS)
-    told = boxmend.evaluate(predictions=found, data=two_images(tmp_path)).to_json()
-    assert list(told) == [*KEYS, "images", "detections", "annotations", "by_label"]
-    assert {key: told[key] for key in KEYS} == pytest.approx(EXPECTED, abs=1e-12)
-    assert (told["images"], told["detections"], told["annotations"]) == (2, 3, 2)
-    assert list(told["by_label"]) == ["cat", "dog"]
-    assert told["by_label"]["cat"] == pytest.approx(
+    path = as_json(tmp_path / "found.json", DETECTIONS)
+    evaluation = boxmend.evaluate(predictions=path, data=two_images(tmp_path)).to_json()
+    assert list(evaluation) == [*KEYS, "images", "detections", "annotations", "by_label"]
+    assert {key: evaluation[key] for key in KEYS} == pytest.approx(EXPECTED, abs=1e-12)
+    assert (evaluation["images"], evaluation["detections"], evaluation["annotations"]) == (2, 3, 2)
+    assert list(evaluation["by_label"]) == ["cat", "dog"]
+    assert evaluation["by_label"]["cat"] == pytest.approx(
         {
             "AP": EXPECTED["AP"],
             "AP50": AT_50,
@@ -44,16 +44,19 @@ def test_two_images_and_three_detections_worked_out_by_hand(tmp_path: Path) -> N
         }
     )
     nothing = dict.fromkeys(("AP", "AP50", "voc_ap50_11point", "voc_ap50_area"))
-    assert told["by_label"]["dog"] == nothing | {"annotations": 0, "detections": 0}
-    json.dumps(told, allow_nan=False)
+    assert evaluation["by_label"]["dog"] == nothing | {"annotations": 0, "detections": 0}
+    json.dumps(evaluation, allow_nan=False)
 
 
 def test_names_instead_of_numbers_make_no_difference(tmp_path: Path) -> None:
     names = {9: "nine.jpg", 4: "four"}
-    found = [one | {"image_id": names[one["image_id"]], "category_id": "cat"} for one in DETECTIONS]
-    path = as_json(tmp_path / "found.json", {"predictions": found})
-    told = evaluate(predictions=path, data=[two_images(tmp_path)])
-    assert told.figures == pytest.approx(EXPECTED, abs=1e-12)
+    listed = [
+        detection | {"image_id": names[detection["image_id"]], "category_id": "cat"}
+        for detection in DETECTIONS
+    ]
+    path = as_json(tmp_path / "found.json", {"predictions": listed})
+    evaluation = evaluate(predictions=path, data=[two_images(tmp_path)])
+    assert evaluation.figures == pytest.approx(EXPECTED, abs=1e-12)
 
 
 def test_an_id_of_two_joined_files_is_refused_unless_a_name_goes_with_it(tmp_path: Path) -> None:
@@ -66,9 +69,9 @@ def test_an_id_of_two_joined_files_is_refused_unless_a_name_goes_with_it(tmp_pat
     joined = boxmend.load(mine, theirs)
     assert joined.images.ids[0] == 9  # the id is kept for the first of the two
 
-    def rows(**told: Any) -> list[int]:
-        found = as_json(tmp_path / "found.json", [DETECTIONS[0] | told])
-        return list(read_coco_results(found, joined).image_rows)
+    def rows(**values: Any) -> list[int]:
+        path = as_json(tmp_path / "found.json", [DETECTIONS[0] | values])
+        return list(read_coco_results(path, joined).image_rows)
 
     for identity in (9, "9"):
         with pytest.raises(
@@ -85,21 +88,21 @@ def test_an_id_of_two_joined_files_is_refused_unless_a_name_goes_with_it(tmp_pat
 def test_boxes_by_corners_or_in_fractions_give_a_note(tmp_path: Path) -> None:
     data = two_images(tmp_path)
     # Of a box 400, 300 to 600, 400 the corners end at 1000 and 700 in an image of 640 x 480.
-    by_corners = [one | {"bbox": [400, 300, 600, 400]} for one in DETECTIONS[:1]]
-    told = evaluate(
+    by_corners = [detection | {"bbox": [400, 300, 600, 400]} for detection in DETECTIONS[:1]]
+    evaluation = evaluate(
         predictions=as_json(tmp_path / "a.json", by_corners * 2 + DETECTIONS), data=data
     )
-    assert told.notes == [
+    assert evaluation.notes == [
         "2 of 5 boxes end far outside their images: bbox must be x, y, width and height in "
         "pixels of the stored image, not two corners"
     ]
     some = as_json(tmp_path / "b.json", by_corners + DETECTIONS * 2)
     assert evaluate(predictions=some, data=data).notes == []  # 1 of 7: less than a fifth
-    fractions = [one | {"bbox": [0.5, 0.25, 0.5, 0.5]} for one in DETECTIONS]
+    fractions = [detection | {"bbox": [0.5, 0.25, 0.5, 0.5]} for detection in DETECTIONS]
     (note,) = evaluate(predictions=as_json(tmp_path / "c.json", fractions), data=data).notes
     assert "all boxes are within the first pixel" in note
     unknown = [{"id": 9, "file_name": "nine.jpg"}, {"id": 4, "file_name": "four.jpg"}]
-    data = two_images(tmp_path, images=unknown)  # how large they are, nobody knows
+    data = two_images(tmp_path, images=unknown)  # images of unknown size
     for name in ("a.json", "c.json"):
         assert evaluate(predictions=tmp_path / name, data=data).notes == []
     assert evaluate(predictions=as_json(tmp_path / "d.json", []), data=data).notes == []
@@ -108,19 +111,19 @@ def test_boxes_by_corners_or_in_fractions_give_a_note(tmp_path: Path) -> None:
 # Also by area: half of these files give none, and then it is width times height.
 @pytest.mark.parametrize("seed", range(12))
 def test_the_figures_are_those_of_pycocotools_on_the_same_files(tmp_path: Path, seed: int) -> None:
-    truth, found = random_files(tmp_path, seed)
-    expected = by_pycocotools(truth, found)
-    told = evaluate(predictions=found, data=truth)
-    assert {key: told.figures[key] for key in COCO_KEYS} == pytest.approx(expected, abs=1e-9)
-    assert 0.05 < (told.figures["AP"] or 0) < 0.95
+    truth, result = random_files(tmp_path, seed)
+    expected = by_pycocotools(truth, result)
+    evaluation = evaluate(predictions=result, data=truth)
+    assert {key: evaluation.figures[key] for key in COCO_KEYS} == pytest.approx(expected, abs=1e-9)
+    assert 0.05 < (evaluation.figures["AP"] or 0) < 0.95
     document = json.loads(truth.read_text())
-    for one in document["annotations"]:
-        one["area"] = one["bbox"][2] * one["bbox"][3]
-    expected = by_pycocotools(as_json(truth, document), found)
+    for annotation in document["annotations"]:
+        annotation["area"] = annotation["bbox"][2] * annotation["bbox"][3]
+    expected = by_pycocotools(as_json(truth, document), result)
     for one in document["annotations"]:
         del one["area"]
-    told = evaluate(predictions=found, data=as_json(truth, document))
-    assert {key: told.figures[key] for key in COCO_KEYS} == pytest.approx(expected, abs=1e-9)
+    evaluation = evaluate(predictions=result, data=as_json(truth, document))
+    assert {key: evaluation.figures[key] for key in COCO_KEYS} == pytest.approx(expected, abs=1e-9)
 
 
 def test_formats_other_than_coco_are_scored_alike(tmp_path: Path) -> None:
@@ -139,11 +142,11 @@ def test_formats_other_than_coco_are_scored_alike(tmp_path: Path) -> None:
             clean.image_rows.tolist(), clean.labels.tolist(), moved.tolist(), strict=True
         )
     ]
-    found = as_json(tmp_path / "found.json", entries)
-    figures = [evaluate(predictions=found, data=tmp_path / "coco").figures]
+    path = as_json(tmp_path / "found.json", entries)
+    figures = [evaluate(predictions=path, data=tmp_path / "coco").figures]
     for name in ("voc", "yolo"):
         clean.save(tmp_path / name, format=name, allow_lossy=True)
-        figures.append(evaluate(predictions=found, data=tmp_path / name).figures)
+        figures.append(evaluate(predictions=path, data=tmp_path / name).figures)
     assert 0.2 < (figures[0]["AP"] or 0) < 0.9
     assert figures[1] == pytest.approx(figures[0], abs=0.02)  # VOC has whole pixels
     assert figures[2] == pytest.approx(figures[0], abs=1e-6)
@@ -161,27 +164,32 @@ def test_difficult_and_crowd_boxes_are_not_asked_for(tmp_path: Path, flag: str) 
     ]
     data = two_images(tmp_path, annotations=entries)
     hits = [{"image_id": 9, "category_id": 2, "bbox": one, "score": 0.5} for one in (box, far)]
-    told = evaluate(predictions=as_json(tmp_path / "found.json", hits), data=data)
-    assert told.figures["AP"] == pytest.approx(1.0)
-    assert told.figures["voc_ap50_area"] == told.figures["voc_ap50_11point"] == 1.0
-    assert told.num_annotations == 3
-    assert told.by_label["cat"]["AP"] is None
-    assert told.by_label["cat"]["voc_ap50_area"] is None
-    assert told.by_label["cat"]["annotations"] == 1
+    evaluation = evaluate(predictions=as_json(tmp_path / "found.json", hits), data=data)
+    assert evaluation.figures["AP"] == pytest.approx(1.0)
+    assert evaluation.figures["voc_ap50_area"] == evaluation.figures["voc_ap50_11point"] == 1.0
+    assert evaluation.num_annotations == 3
+    assert evaluation.by_label["cat"]["AP"] is None
+    assert evaluation.by_label["cat"]["voc_ap50_area"] is None
+    assert evaluation.by_label["cat"]["annotations"] == 1
 
 
 def test_nothing_to_be_found_gives_null_and_no_detection_gives_zero(tmp_path: Path) -> None:
-    found = as_json(tmp_path / "found.json", DETECTIONS)
+    path = as_json(tmp_path / "found.json", DETECTIONS)
     empty = two_images(tmp_path / "empty", annotations=[])
-    told = evaluate(predictions=found, data=empty).to_json()
-    assert {told[key] for key in KEYS} == {None}
+    evaluation = evaluate(predictions=path, data=empty).to_json()
+    assert {evaluation[key] for key in KEYS} == {None}
     nothing = as_json(tmp_path / "nothing.json", [])
-    told = evaluate(predictions=nothing, data=two_images(tmp_path)).to_json()
-    assert (told["AP"], told["AR_100"], told["voc_ap50_area"], told["AP_medium"]) == (0, 0, 0, None)
+    evaluation = evaluate(predictions=nothing, data=two_images(tmp_path)).to_json()
+    assert (
+        evaluation["AP"],
+        evaluation["AR_100"],
+        evaluation["voc_ap50_area"],
+        evaluation["AP_medium"],
+    ) == (0, 0, 0, None)
     bare = two_images(tmp_path / "bare", annotations=[], images=[], categories=[])
-    told = evaluate(predictions=nothing, data=bare).to_json()
-    assert {told[key] for key in KEYS} == {None}
-    assert told["by_label"] == {}
+    evaluation = evaluate(predictions=nothing, data=bare).to_json()
+    assert {evaluation[key] for key in KEYS} == {None}
+    assert evaluation["by_label"] == {}
 
 
 def test_images_of_several_datasets_are_distinguished_by_name(tmp_path: Path) -> None:
@@ -193,9 +201,9 @@ def test_images_of_several_datasets_are_distinguished_by_name(tmp_path: Path) ->
         categories=[{"id": 5, "name": "dog"}],
     )
     hit = {"file_name": "more.jpg", "category_name": "dog", "bbox": [5, 5, 40, 40], "score": 1}
-    told = evaluate(predictions=as_json(tmp_path / "found.json", [hit]), data=[one, other])
-    assert told.by_label["dog"]["AP"] == pytest.approx(1.0)
-    assert told.by_label["cat"]["AP"] == 0.0
+    evaluation = evaluate(predictions=as_json(tmp_path / "found.json", [hit]), data=[one, other])
+    assert evaluation.by_label["dog"]["AP"] == pytest.approx(1.0)
+    assert evaluation.by_label["cat"]["AP"] == 0.0
     unclear = {"image_id": 4, "category_id": 5, "bbox": [5, 5, 40, 40], "score": 1}
     with pytest.raises(DataError, match="no class with category_id 5"):  # cat here, dog there
         evaluate(predictions=as_json(tmp_path / "other.json", [unclear]), data=[one, other])
@@ -204,22 +212,24 @@ def test_images_of_several_datasets_are_distinguished_by_name(tmp_path: Path) ->
 def test_scores_of_a_changed_dataset_are_those_of_its_columns(tmp_path: Path) -> None:
     dataset = boxmend.load(two_images(tmp_path))
     dataset.boxes[1] = [0, 0, 100, 82]  # as the third detection has it; 8,200 pixels: medium
-    found = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS), dataset)
-    told = score(found, dataset)
-    assert told.figures["AP"] == pytest.approx(AT_50)
-    assert told.figures["AP_medium"] == pytest.approx(1.0)
-    assert told.figures["AP_large"] is None
+    predictions = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS), dataset)
+    evaluation = score(predictions, dataset)
+    assert evaluation.figures["AP"] == pytest.approx(AT_50)
+    assert evaluation.figures["AP_medium"] == pytest.approx(1.0)
+    assert evaluation.figures["AP_large"] is None
 
 
 def test_annotations_of_no_known_image_or_class_are_not_asked_for(tmp_path: Path) -> None:
     dataset = boxmend.load(two_images(tmp_path))
     dataset.image_rows[1] = -1
-    found = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS[:1]), dataset)
-    told = score(found, dataset)
-    assert told.figures["AP"] == pytest.approx(1.0)
-    assert told.num_annotations == told.by_label["cat"]["annotations"] == 2  # they are there
+    predictions = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS[:1]), dataset)
+    evaluation = score(predictions, dataset)
+    assert evaluation.figures["AP"] == pytest.approx(1.0)
+    assert (
+        evaluation.num_annotations == evaluation.by_label["cat"]["annotations"] == 2
+    )  # they are there
     dataset.labels[0] = -1
-    assert score(found, dataset).figures["AP"] is None
+    assert score(predictions, dataset).figures["AP"] is None
 
 
 @pytest.mark.parametrize(
@@ -241,8 +251,8 @@ def test_wrong_use_is_refused(
 
 
 def test_scoring_a_file_imports_no_torch_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    found = as_json(tmp_path / "found.json", DETECTIONS)
-    tokens = ["evaluate", "--predictions", str(found), "--data", str(two_images(tmp_path))]
+    path = as_json(tmp_path / "found.json", DETECTIONS)
+    tokens = ["evaluate", "--predictions", str(path), "--data", str(two_images(tmp_path))]
     before = sorted(tmp_path.iterdir())
     code = f"import sys; from boxmend.cli import run; run({tokens}); print('torch' in sys.modules)"
     done = subprocess.run(

@@ -46,7 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     torch.set_num_threads(threads)
 
 
-def relabelled(place: Path, **names: str) -> Dataset:
+def rename_labels(place: Path, **names: str) -> Dataset:
     """The part `val` with some classes called otherwise."""
     dataset = boxmend.load(f"{place / 'toys'}:val")
     dataset.label_names = tuple(names.get(name, name) for name in dataset.label_names)
@@ -55,20 +55,20 @@ def relabelled(place: Path, **names: str) -> Dataset:
 
 def test_a_run_scores_as_it_did_while_training(place: Path) -> None:
     address = f"{place / 'toys'}:val"
-    told = evaluate(place / "run", data=[address])
+    evaluation = evaluate(place / "run", data=[address])
     summary = Run(place / "run").summary()
     assert summary["val"]["voc_ap50_area"] > 0.1
     for key in ("voc_ap50_11point", "voc_ap50_area"):
-        assert told.figures[key] == summary["val"][key]
-    areas = {name: one["voc_ap50_area"] for name, one in told.by_label.items()}
+        assert evaluation.figures[key] == summary["val"][key]
+    areas = {name: one["voc_ap50_area"] for name, one in evaluation.by_label.items()}
     assert areas == summary["val_by_label"]
-    assert told.notes == []
-    assert told.saved == place / "run" / "evaluation.json"
-    assert told.num_images == 4
+    assert evaluation.notes == []
+    assert evaluation.saved == place / "run" / "evaluation.json"
+    assert evaluation.num_images == 4
     written = json.loads((place / "run" / "evaluation.json").read_bytes())
     assert written.pop("digest").startswith("sha256:")
     more = {key: written.pop(key) for key in ("notes", "addresses", "sha256")}
-    assert written == told.to_json()
+    assert written == evaluation.to_json()
     dataset = boxmend.load(address)
     expected = {"notes": [], "addresses": [address], "sha256": fingerprint(dataset)}
     assert more == expected
@@ -78,12 +78,12 @@ def test_its_detections_are_written_as_results_that_score_alike(
     place: Path, tmp_path: Path
 ) -> None:
     out, data = tmp_path / "found.json", f"{place / 'toys'}:val"
-    told = evaluate(place / "run", data=data, detections_out=out)
+    evaluation = evaluate(place / "run", data=data, detections_out=out)
     results = json.loads(out.read_bytes())
-    assert len(results) == told.num_detections > 20
+    assert len(results) == evaluation.num_detections > 20
     again = evaluate(predictions=out, data=data)
-    assert again.num_detections == told.num_detections
-    assert {key: again.figures[key] for key in KEYS} == pytest.approx(told.figures, abs=0.01)
+    assert again.num_detections == evaluation.num_detections
+    assert {key: again.figures[key] for key in KEYS} == pytest.approx(evaluation.figures, abs=0.01)
     with pytest.raises(OutputError, match="exists already"):
         evaluate(place / "run", data=data, detections_out=out)
     assert json.loads(out.read_bytes()) == results
@@ -98,36 +98,36 @@ def test_the_scores_are_replaced_each_time(place: Path) -> None:
 
 def test_classes_are_matched_by_name_and_unknown_ones_noted(place: Path) -> None:
     plain = evaluate(place / "run", data=f"{place / 'toys'}:val")
-    told = evaluate(place / "run", data=relabelled(place, star="comet", ring="halo"))
-    assert told.by_label["gear"] == plain.by_label["gear"]
-    assert told.by_label["comet"]["AP"] is None
-    assert told.by_label["comet"]["annotations"] == plain.by_label["star"]["annotations"]
-    assert told.by_label["comet"]["detections"] == 0
-    assert told.notes[0] == "the model has no class halo, comet: left out of all figures"
+    evaluation = evaluate(place / "run", data=rename_labels(place, star="comet", ring="halo"))
+    assert evaluation.by_label["gear"] == plain.by_label["gear"]
+    assert evaluation.by_label["comet"]["AP"] is None
+    assert evaluation.by_label["comet"]["annotations"] == plain.by_label["star"]["annotations"]
+    assert evaluation.by_label["comet"]["detections"] == 0
+    assert evaluation.notes[0] == "the model has no class halo, comet: left out of all figures"
     lost = sum(plain.by_label[name]["detections"] or 0 for name in ("star", "ring"))
-    assert any(note.startswith(f"{lost:,} detections have classes") for note in told.notes)
+    assert any(note.startswith(f"{lost:,} detections have classes") for note in evaluation.notes)
     known = [plain.by_label[name]["AP"] or 0 for name in ("arrow", "gear", "moon", "plus")]
-    assert told.figures["AP"] == pytest.approx(np.mean(known))
+    assert evaluation.figures["AP"] == pytest.approx(np.mean(known))
 
 
 def test_unreadable_images_are_reported_and_have_no_detections(place: Path) -> None:
-    dataset = relabelled(place)
+    dataset = rename_labels(place)
     dataset.images.paths[2] = str(place / "gone.png")
-    told = evaluate(place / "run", data=dataset)
-    assert len(told.notes) == 1
-    assert told.notes[0].startswith("1 images cannot be read")
-    assert "gone.png" in told.notes[0]
-    found = detections_of_run(place / "run", dataset).detections
-    assert 2 not in found.image_rows
-    assert set(found.image_rows.tolist()) <= {0, 1, 3}
+    evaluation = evaluate(place / "run", data=dataset)
+    assert len(evaluation.notes) == 1
+    assert evaluation.notes[0].startswith("1 images cannot be read")
+    assert "gone.png" in evaluation.notes[0]
+    detections = detections_of_run(place / "run", dataset).detections
+    assert 2 not in detections.image_rows
+    assert set(detections.image_rows.tolist()) <= {0, 1, 3}
 
 
 def test_a_model_file_alone_is_scored_and_nothing_written(place: Path) -> None:
-    before = {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()}
-    told = evaluate(place / "run" / "model.safetensors", data=f"{place / 'toys'}:val")
-    assert (told.figures["AP"] or 0) > 0
-    assert told.saved is None
-    assert {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()} == before
+    before = {path.name: path.stat().st_mtime_ns for path in (place / "run").iterdir()}
+    evaluation = evaluate(place / "run" / "model.safetensors", data=f"{place / 'toys'}:val")
+    assert (evaluation.figures["AP"] or 0) > 0
+    assert evaluation.saved is None
+    assert {path.name: path.stat().st_mtime_ns for path in (place / "run").iterdir()} == before
 
 
 def a_run_with(settings: dict[str, Any], folder: Path) -> Path:
@@ -139,8 +139,8 @@ def a_run_with(settings: dict[str, Any], folder: Path) -> Path:
 
 
 def test_settings_that_a_run_does_not_tell_are_replaced(tmp_path: Path, place: Path) -> None:
-    told = evaluate(a_run_with({}, tmp_path / "run"), data=f"{place / 'toys'}:val")
-    assert told.figures["AP"] is not None
+    evaluation = evaluate(a_run_with({}, tmp_path / "run"), data=f"{place / 'toys'}:val")
+    assert evaluation.figures["AP"] is not None
 
 
 @pytest.mark.parametrize(("stored", "used"), [(3, 3), (4096, 4096), (4097, 8)])
@@ -150,11 +150,11 @@ def test_a_batch_beyond_the_limit_is_replaced_by_the_usual_one(
     sizes: list[int] = []
     detect = vars(annotated)["detect"]
 
-    def watched(detector: Any, loader: Any, batch_size: int, **options: Any) -> Any:
+    def watch(detector: Any, loader: Any, batch_size: int, **options: Any) -> Any:
         sizes.append(batch_size)
         return detect(detector, loader, batch_size, **options)
 
-    monkeypatch.setattr(annotated, "detect", watched)
+    monkeypatch.setattr(annotated, "detect", watch)
     evaluate(a_run_with({"batch_size": stored}, tmp_path / "run"), data=f"{place / 'toys'}:val")
     assert sizes == [used]
 
@@ -180,31 +180,31 @@ def test_settings_that_no_run_can_have_are_refused(
 def test_data_that_cannot_be_scored_are_refused_and_nothing_written(
     place: Path, tmp_path: Path
 ) -> None:
-    before = {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in (place / "run").iterdir()}
     with pytest.raises(DataError, match="share no class with the run: cat, dog against"):
         evaluate(place / "run", data=two_images(tmp_path))
     with pytest.raises(DataError, match="have no images"):
         evaluate(place / "run", data=two_images(tmp_path, images=[], annotations=[]))
     with pytest.raises(UsageError, match="no such run"):
         evaluate(place / "nowhere", data=f"{place / 'toys'}:val")
-    assert {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in (place / "run").iterdir()} == before
 
 
 def test_figures_that_cannot_be_saved_are_given_all_the_same(place: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(place / "run", tmp_path / "run"))
     (run / "evaluation.json").unlink(missing_ok=True)
     (run / "evaluation.json").mkdir()  # something is in its place
-    told = evaluate(run, data=f"{place / 'toys'}:val")
-    assert told.figures["AP"] is not None
-    assert told.saved is None
-    assert "evaluation.json: could not be written" in told.notes[0]
-    assert "figures were not saved" in told.notes[0]
-    assert sorted(one.name for one in run.iterdir()) == sorted(
-        {*(one.name for one in (place / "run").iterdir()), "evaluation.json"}
+    evaluation = evaluate(run, data=f"{place / 'toys'}:val")
+    assert evaluation.figures["AP"] is not None
+    assert evaluation.saved is None
+    assert "evaluation.json: could not be written" in evaluation.notes[0]
+    assert "figures were not saved" in evaluation.notes[0]
+    assert sorted(path.name for path in run.iterdir()) == sorted(
+        {*(path.name for path in (place / "run").iterdir()), "evaluation.json"}
     )
 
 
 def test_hostile_class_names_survive_in_the_file(place: Path) -> None:
-    told = evaluate(place / "run", data=relabelled(place, star='<b>"=1+1"\ud800'))
+    evaluation = evaluate(place / "run", data=rename_labels(place, star='<b>"=1+1"\ud800'))
     written = json.loads((place / "run" / "evaluation.json").read_bytes())
-    assert list(written["by_label"]) == list(told.by_label)
+    assert list(written["by_label"]) == list(evaluation.by_label)

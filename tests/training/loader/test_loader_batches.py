@@ -18,7 +18,7 @@ from tests.training.loader.loader_data import CPU, STREAMED, Box, dataset_with, 
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+def drawn_dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """Drawn images, made of several sizes by cropping, so that batches hold padding."""
     folder = tmp_path_factory.mktemp("drawn") / "data"
     boxmend.synthesize(folder, images=19, seed=3, size=64)
@@ -83,19 +83,19 @@ def slow(dataset: Dataset, batch: Batch, k: int, image_size: ImageSize) -> tuple
 @pytest.mark.parametrize("image_size", [ImageSize(64), ImageSize(100, 48)])
 @pytest.mark.parametrize("options", [LoaderOptions(), STREAMED], ids=["kept", "streamed"])
 def test_batches_equal_the_slow_path(
-    drawn: Dataset, image_size: ImageSize, options: LoaderOptions
+    drawn_dataset: Dataset, image_size: ImageSize, options: LoaderOptions
 ) -> None:
-    load = loader(drawn, image_size=image_size, options=options)
+    load = loader(drawn_dataset, image_size=image_size, options=options)
     flips = []
     for batch in (*load.epoch(1), *load.in_order(6)):
         for k in range(len(batch.images)):
-            image, boxes, rows = slow(drawn, batch, k, image_size)
+            image, boxes, rows = slow(drawn_dataset, batch, k, image_size)
             n = len(rows)
             assert batch.images[k].equal(image)
             torch.testing.assert_close(batch.boxes[k, :n], boxes, rtol=0, atol=1e-4)
             assert batch.rows[k, :n].equal(rows)
             assert (batch.rows[k, n:] == -1).all()
-            assert batch.labels[k, :n].tolist() == drawn.labels[rows].tolist()
+            assert batch.labels[k, :n].tolist() == drawn_dataset.labels[rows].tolist()
         flips += batch.frame.is_flipped.tolist()
     assert any(flips[:16])
     assert not all(flips[:16])
@@ -103,27 +103,27 @@ def test_batches_equal_the_slow_path(
 
 @pytest.mark.parametrize("options", [LoaderOptions(), STREAMED], ids=["kept", "streamed"])
 def test_every_annotation_comes_once_an_epoch_and_finds_the_way_home(
-    drawn: Dataset, options: LoaderOptions
+    drawn_dataset: Dataset, options: LoaderOptions
 ) -> None:
-    load = loader(drawn, batch_size=1, options=options)
+    load = loader(drawn_dataset, batch_size=1, options=options)
     assert load.num_batches == 19
     rows: list[int] = []
     for batch in load.epoch(0):
         real = batch.rows >= 0
         rows += batch.rows[real].tolist()
         home = batch.frame.to_image(batch.boxes)[real].double().numpy()
-        height, width = decode(drawn.images.paths[int(batch.image_rows[0])]).shape[:2]
-        clipped = drawn.boxes[batch.rows[real]].clip(0, [width, height, width, height])
+        height, width = decode(drawn_dataset.images.paths[int(batch.image_rows[0])]).shape[:2]
+        clipped = drawn_dataset.boxes[batch.rows[real]].clip(0, [width, height, width, height])
         assert abs(home - clipped).max(initial=0) < 1e-4
-        assert (drawn.image_rows[batch.rows[real]] == batch.image_rows[0]).all()
-    assert sorted(rows) == list(range(len(drawn)))
+        assert (drawn_dataset.image_rows[batch.rows[real]] == batch.image_rows[0]).all()
+    assert sorted(rows) == list(range(len(drawn_dataset)))
 
 
 @pytest.mark.parametrize("options", [LoaderOptions(), STREAMED], ids=["kept", "streamed"])
 def test_an_epoch_resumes_at_every_batch_whatever_came_before(
-    drawn: Dataset, options: LoaderOptions
+    drawn_dataset: Dataset, options: LoaderOptions
 ) -> None:
-    load, fresh = loader(drawn, options=options), loader(drawn, options=options)
+    load, fresh = loader(drawn_dataset, options=options), loader(drawn_dataset, options=options)
     list(load.epoch(0))
     whole = list(load.epoch(5))
     assert len(whole) == load.num_batches == 19 // 4
@@ -133,32 +133,34 @@ def test_an_epoch_resumes_at_every_batch_whatever_came_before(
         assert all(map(equal, rest, whole[first:]))
 
 
-def test_epochs_and_seeds_differ_and_an_epoch_leaves_out_less_than_a_batch(drawn: Dataset) -> None:
+def test_epochs_and_seeds_differ_and_an_epoch_leaves_out_less_than_a_batch(
+    drawn_dataset: Dataset,
+) -> None:
     def order(load: Loader, epoch: int) -> list[int]:
         return [row for batch in load.epoch(epoch) for row in batch.image_rows.tolist()]
 
-    load = loader(drawn)
+    load = loader(drawn_dataset)
     assert len(set(order(load, 0))) == len(order(load, 0)) == 16
     assert order(load, 0) != order(load, 1)
-    assert order(load, 0) != order(loader(drawn, seed=1), 0)
+    assert order(load, 0) != order(loader(drawn_dataset, seed=1), 0)
     assert sorted({row for epoch in range(20) for row in order(load, epoch)}) == list(range(19))
 
 
-def test_half_of_the_images_are_mirrored(drawn: Dataset) -> None:
-    load = loader(drawn, batch_size=19)
+def test_half_of_the_images_are_mirrored(drawn_dataset: Dataset) -> None:
+    load = loader(drawn_dataset, batch_size=19)
     flipped = torch.stack([only(load.epoch(k)).frame.is_flipped for k in range(100)])
     assert 0.45 < flipped.double().mean() < 0.55  # 1,900 coins: sigma is 0.011
     assert (flipped.double().mean(0) > 0.2).all()
 
 
-def test_a_dataset_smaller_than_a_batch_is_one_batch(drawn: Dataset) -> None:
-    load = loader(drawn, batch_size=50)
+def test_a_dataset_smaller_than_a_batch_is_one_batch(drawn_dataset: Dataset) -> None:
+    load = loader(drawn_dataset, batch_size=50)
     assert load.num_batches == 1
     assert sorted(only(load.epoch(0)).image_rows.tolist()) == list(range(19))
 
 
-def test_in_order_is_every_image_once_with_a_smaller_last_batch(drawn: Dataset) -> None:
-    batches = list(loader(drawn).in_order(8))
+def test_in_order_is_every_image_once_with_a_smaller_last_batch(drawn_dataset: Dataset) -> None:
+    batches = list(loader(drawn_dataset).in_order(8))
     assert [len(batch.images) for batch in batches] == [8, 8, 3]
     assert np.concatenate([batch.image_rows for batch in batches]).tolist() == list(range(19))
 
@@ -194,18 +196,18 @@ def test_images_of_every_mode_train_together(tmp_path: Path) -> None:
 
 
 def test_progress_counts_to_the_end(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
 
     def progress(done: int, total: int) -> None:
-        told.append((done, total))
+        counts.append((done, total))
 
     loader(dataset_with(tmp_path, [(32, 32)] * 70), options=LoaderOptions(progress=progress))
-    assert told == [(64, 70), (70, 70)]
+    assert counts == [(64, 70), (70, 70)]
 
 
-def test_an_abandoned_epoch_leaves_no_thread_behind(drawn: Dataset) -> None:
+def test_an_abandoned_epoch_leaves_no_thread_behind(drawn_dataset: Dataset) -> None:
     before = threading.active_count()
-    batches = loader(drawn, options=STREAMED).epoch(0)
+    batches = loader(drawn_dataset, options=STREAMED).epoch(0)
     next(batches)
     del batches
     assert threading.active_count() == before
@@ -226,21 +228,25 @@ def test_an_abandoned_epoch_leaves_no_thread_behind(drawn: Dataset) -> None:
         ),
     ],
 )
-def test_a_wrong_call_is_refused(wrong: dict[str, object], message: str, drawn: Dataset) -> None:
+def test_a_wrong_call_is_refused(
+    wrong: dict[str, object], message: str, drawn_dataset: Dataset
+) -> None:
     with pytest.raises(UsageError, match=message):
-        loader(drawn, **wrong)  # type: ignore[arg-type]
+        loader(drawn_dataset, **wrong)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="batch size"):
-        next(loader(drawn).in_order(0))
+        next(loader(drawn_dataset).in_order(0))
     with pytest.raises(ValueError, match="first_batch"):
-        next(loader(drawn).epoch(0, 5))
+        next(loader(drawn_dataset).epoch(0, 5))
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_the_parts_of_a_batch_make_up_the_whole_of_it(drawn: Dataset, streamed: bool) -> None:
+def test_the_parts_of_a_batch_make_up_the_whole_of_it(
+    drawn_dataset: Dataset, streamed: bool
+) -> None:
     usual = STREAMED if streamed else LoaderOptions()
-    parts = [loader(drawn, options=replace(usual, part=part, parts=2)) for part in (0, 1)]
-    assert parts[0].num_batches == parts[1].num_batches == loader(drawn).num_batches
-    whole, *halves = (list(one.epoch(1, first_batch=1)) for one in (loader(drawn), *parts))
+    parts = [loader(drawn_dataset, options=replace(usual, part=part, parts=2)) for part in (0, 1)]
+    assert parts[0].num_batches == parts[1].num_batches == loader(drawn_dataset).num_batches
+    whole, *halves = (list(one.epoch(1, first_batch=1)) for one in (loader(drawn_dataset), *parts))
     assert len(whole) == len(halves[0]) == len(halves[1]) > 1
     for batch, first, second in zip(whole, *halves, strict=True):
         columns = zip([*first[:7], *first.frame], [*second[:7], *second.frame], strict=True)
@@ -251,10 +257,14 @@ def test_the_parts_of_a_batch_make_up_the_whole_of_it(drawn: Dataset, streamed: 
         assert rows.tolist() == batch.image_rows.tolist()
 
 
-def test_the_dataset_is_not_changed(drawn: Dataset) -> None:
-    before = drawn.boxes.copy(), drawn.labels.copy(), drawn.image_rows.copy()
-    list(loader(drawn).epoch(0))
-    after = drawn.boxes, drawn.labels, drawn.image_rows
+def test_the_dataset_is_not_changed(drawn_dataset: Dataset) -> None:
+    before = (
+        drawn_dataset.boxes.copy(),
+        drawn_dataset.labels.copy(),
+        drawn_dataset.image_rows.copy(),
+    )
+    list(loader(drawn_dataset).epoch(0))
+    after = drawn_dataset.boxes, drawn_dataset.labels, drawn_dataset.image_rows
     assert all((one == other).all() for one, other in zip(before, after, strict=True))
 
 
@@ -262,7 +272,7 @@ def test_images_on_the_host_come_batch_by_batch_as_those_on_the_device() -> None
     images = torch.randint(0, 256, (9, 3, 4, 5), dtype=torch.uint8)
     plan = [np.array([3, 1]), np.array([8, 8]), np.array([0])]
     for store in (FromHost(images, CPU), FromDevice(images)):
-        assert [one.problems for one in store.batches(plan)] == [(), (), ()]
-        found = [one.images for one in store.batches(plan)]
-        assert all(map(torch.equal, found, [images[[3, 1]], images[[8, 8]], images[[0]]]))
+        assert [batch.problems for batch in store.batches(plan)] == [(), (), ()]
+        listed = [batch.images for batch in store.batches(plan)]
+        assert all(map(torch.equal, listed, [images[[3, 1]], images[[8, 8]], images[[0]]]))
         assert list(store.batches([])) == []

@@ -1,4 +1,4 @@
-"""What becomes of each annotation: learnt from, ignored, background, or left out."""
+"""The role of each annotation: trained on, ignored, background, or left out."""
 
 import math
 from pathlib import Path

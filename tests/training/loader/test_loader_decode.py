@@ -74,7 +74,7 @@ def test_an_exif_rotation_is_not_applied(tmp_path: Path) -> None:
     assert decode(str(tmp_path / "turned.jpg")).shape == (32, 48, 3)
 
 
-def encoded(format: str) -> bytes:
+def encode_image(format: str) -> bytes:
     buffer = io.BytesIO()
     Image.linear_gradient("L").resize((48, 32)).save(buffer, format)
     return buffer.getvalue()
@@ -94,8 +94,8 @@ def bomb(width: int, height: int) -> bytes:
 BROKEN = {
     "empty": (b"", "the file is empty"),
     "no image": (b"hello, world", "its image format is not known"),
-    "cut jpeg": (encoded("JPEG")[:-40], "truncated"),
-    "cut png": (encoded("PNG")[:70], "truncated"),
+    "cut jpeg": (encode_image("JPEG")[:-40], "truncated"),
+    "cut png": (encode_image("PNG")[:70], "truncated"),
     "bomb": (bomb(50_000, 50_000), "pixels"),
     "page description": (b"%!PS-Adobe-3.0 EPSF-3.0\n", "its image format is not known"),
 }
@@ -140,7 +140,7 @@ def test_the_callers_pillow_settings_are_restored(
 ) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     path = tmp_path / "cut.jpg"
-    path.write_bytes(encoded("JPEG")[:-40])
+    path.write_bytes(encode_image("JPEG")[:-40])
 
     def fails(_: int) -> bool:
         with pytest.raises(DataError):

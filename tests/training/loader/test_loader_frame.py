@@ -29,11 +29,11 @@ FITS = [
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), FITS)
+@pytest.mark.parametrize(("size", "expected"), FITS)
 def test_sizes_are_fitted_as_computed_by_hand(
-    given: tuple[int, int, int | None, int], expected: tuple[int, int]
+    size: tuple[int, int, int | None, int], expected: tuple[int, int]
 ) -> None:
-    assert fit(*given) == expected
+    assert fit(*size) == expected
 
 
 SIDES = st.integers(1, 5000)
@@ -105,7 +105,7 @@ def test_mirroring_turns_the_real_part_alone() -> None:
     assert mirrored[1].equal(torch.tensor([3, 2, 1, 0, 0], dtype=torch.uint8).expand(3, 4, 5))
 
 
-def painted(box: Tensor, width: int) -> Tensor:
+def paint_box(box: Tensor, width: int) -> Tensor:
     image = torch.zeros(1, 3, 8, width, dtype=torch.uint8)
     x1, y1, x2, y2 = box.long().tolist()
     image[:, :, y1:y2, x1:x2] = 255
@@ -114,7 +114,7 @@ def painted(box: Tensor, width: int) -> Tensor:
 
 def test_a_mirrored_box_lies_on_its_mirrored_object() -> None:
     box, flipped = torch.tensor([2.0, 1, 5, 4]), torch.tensor([True])
-    mirrored = mirrored_images(painted(box, 16), torch.tensor([11]), flipped)
+    mirrored = mirrored_images(paint_box(box, 16), torch.tensor([11]), flipped)
     moved = frame([1], [1], [11], [True]).to_network(box[None, None])[0, 0]
     assert moved.tolist() == [6, 1, 9, 4]  # 11 - 5, 11 - 2
-    assert mirrored.equal(painted(moved, 16))
+    assert mirrored.equal(paint_box(moved, 16))

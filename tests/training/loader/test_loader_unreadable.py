@@ -27,10 +27,10 @@ def test_an_unreadable_image_is_skipped_by_name(host_bytes: int, tmp_path: Path)
     boxes: list[tuple[int, Box]] = [(row, (4, 4, 20, 20)) for row in (4, 1, 0, 1, 3)]
     dataset = dataset_with(tmp_path, [(64, 64)] * 5, boxes)
     spoil(dataset)
-    told: list[str] = []
-    load = loader(dataset, options=LoaderOptions(host_bytes=host_bytes, report=told.append))
+    messages: list[str] = []
+    load = loader(dataset, options=LoaderOptions(host_bytes=host_bytes, report=messages.append))
     assert [Path(one.split(":")[0]).name for one in load.skipped] == ["2.png", "3.png", "1.png"]
-    assert set(load.skipped) <= set(told)
+    assert set(load.skipped) <= set(messages)
     assert load.image_rows.tolist() == [0, 4]
     batch = only(load.in_order(4))
     assert batch.image_rows.tolist() == [0, 4]
@@ -68,22 +68,22 @@ def test_a_streamed_image_that_vanishes_later_is_black_and_teaches_nothing(tmp_p
     box = (4.0, 4.0, 20.0, 20.0)
     dataset = dataset_with(tmp_path, [(64, 64)] * 2, [(0, box), (0, box), (1, box), (1, box)])
     dataset.is_crowd[[1, 3]] = True
-    told: list[str] = []
-    options = dataclasses.replace(STREAMED, report=told.append)
+    messages: list[str] = []
+    options = dataclasses.replace(STREAMED, report=messages.append)
     load, strict = (
         loader(dataset, options=dataclasses.replace(options, is_strict=is_strict))
         for is_strict in (False, True)
     )
-    assert "decoded in every epoch" in told.pop()
+    assert "decoded in every epoch" in messages.pop()
     Path(dataset.images.paths[1]).unlink()
     batch = only(load.in_order(2))
-    assert "1.png: No such file" in told[-1]
+    assert "1.png: No such file" in messages[-1]
     assert batch.is_box.tolist() == [[True, False], [False, False]]
     assert batch.is_ignored.tolist() == [[False, True], [False, False]]
     assert batch.images.flatten(1).any(1).tolist() == [True, False]
     Image.new("RGB", (32, 64)).save(dataset.images.paths[1])  # another size than before
     assert only(load.in_order(2)).is_box.tolist() == [[True, False], [False, False]]
-    assert "32 x 64" in told[-1]
+    assert "32 x 64" in messages[-1]
     with pytest.raises(DataError, match=r"1\.png"):
         list(strict.in_order(2))
 
@@ -94,8 +94,8 @@ def test_a_wrongly_recorded_size_is_reported_and_the_size_of_the_file_is_used(
     dataset = dataset_with(tmp_path, [(64, 32), (64, 64)], [(0, (0, 0, 64, 32))])
     dataset.images.widths[0], dataset.images.heights[0] = 32, 64
     dataset.images.widths[1] = 0  # unknown is not wrong
-    told: list[str] = []
-    batch = next(loader(dataset, options=LoaderOptions(report=told.append)).in_order(1))
-    assert "1 of 2 images" in told[0]
-    assert "0.png: 32 x 64 recorded, 64 x 32 in the file" in told[0]
+    messages: list[str] = []
+    batch = next(loader(dataset, options=LoaderOptions(report=messages.append)).in_order(1))
+    assert "1 of 2 images" in messages[0]
+    assert "0.png: 32 x 64 recorded, 64 x 32 in the file" in messages[0]
     assert batch.boxes.tolist() == [[[0, 0, 64, 32]]]

@@ -25,7 +25,7 @@ from tests.training.prediction.prediction_runs import (
 )
 
 
-def seen(picture: np.ndarray) -> PaddedDetections:
+def detections_in(picture: np.ndarray) -> PaddedDetections:
     """Return the detections of the model in pixels [H, W, 3] that need no scaling."""
     height, width = picture.shape[:2]
     canvas = np.zeros((1, 3, -(-height // 32) * 32, -(-width // 32) * 32), np.uint8)
@@ -36,7 +36,7 @@ def seen(picture: np.ndarray) -> PaddedDetections:
 
 def boxes_of(results: list[dict[str, Any]]) -> np.ndarray:
     """Their boxes, xyxy."""
-    boxes = np.array([one["bbox"] for one in results])
+    boxes = np.array([result["bbox"] for result in results])
     boxes[:, 2:] += boxes[:, :2]
     return boxes
 
@@ -44,14 +44,14 @@ def boxes_of(results: list[dict[str, Any]]) -> np.ndarray:
 def test_results_are_what_the_detector_finds(finished: Path, tmp_path: Path) -> None:
     path = drawn(tmp_path / "a.png", SIDE, 64)
     results = list(predict(finished, [path]).results())
-    expected = seen(pixels(SIDE, 64))
+    expected = detections_in(pixels(SIDE, 64))
     number = int(expected.is_detection.sum())
     assert len(results) == number > 3
     labels = expected.labels[0, :number].tolist()
-    assert [one["category_name"] for one in results] == [NAMES[label] for label in labels]
-    assert [one["category_id"] for one in results] == [NUMBERS[label] for label in labels]
-    assert {(one["image_id"], one["file_name"]) for one in results} == {(1, "a.png")}
-    scores = [one["score"] for one in results]
+    assert [result["category_name"] for result in results] == [NAMES[label] for label in labels]
+    assert [result["category_id"] for result in results] == [NUMBERS[label] for label in labels]
+    assert {(result["image_id"], result["file_name"]) for result in results} == {(1, "a.png")}
+    scores = [result["score"] for result in results]
     assert scores == sorted(scores, reverse=True)
     np.testing.assert_allclose(scores, expected.scores[0, :number], atol=2e-6)
     np.testing.assert_allclose(boxes_of(results), expected.boxes[0, :number], atol=2e-3)
@@ -60,10 +60,10 @@ def test_results_are_what_the_detector_finds(finished: Path, tmp_path: Path) -> 
 def test_boxes_are_in_pixels_of_the_image_whatever_its_size(finished: Path, tmp_path: Path) -> None:
     path = drawn(tmp_path / "large.png", 4 * SIDE, 4 * 50)
     results = list(predict(finished, [path]).results())
-    expected = seen(resize(pixels(4 * SIDE, 4 * 50), SIDE, 50))
-    found = expected.boxes[0, expected.is_detection[0]]
-    assert len(results) == len(found) > 3
-    np.testing.assert_allclose(boxes_of(results), 4 * found, atol=5e-3)
+    expected = detections_in(resize(pixels(4 * SIDE, 4 * 50), SIDE, 50))
+    result = expected.boxes[0, expected.is_detection[0]]
+    assert len(results) == len(result) > 3
+    np.testing.assert_allclose(boxes_of(results), 4 * result, atol=5e-3)
     assert (boxes_of(results)[:, 2:] <= [4 * SIDE + 0.001, 200.001]).all()
 
 
@@ -108,17 +108,19 @@ def test_the_file_of_the_model_is_enough(finished: Path, tmp_path: Path) -> None
 def test_a_run_whose_file_tells_little_is_asked_itself(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "old", card=None)
     results = list(predict(run, [drawn(tmp_path / "a.png")]).results())
-    number_of = {one["category_name"]: one["category_id"] for one in results}
+    number_of = {result["category_name"]: result["category_id"] for result in results}
     assert number_of.items() <= {"disc": 1, "square": 2, "star": 3}.items()
     assert results
 
 
 def test_a_threshold_leaves_out_what_scores_less(finished: Path, tmp_path: Path) -> None:
     path = drawn(tmp_path / "a.png")
-    scores = [one["score"] for one in predict(finished, [path], score_threshold=0.02).results()]
+    scores = [
+        result["score"] for result in predict(finished, [path], score_threshold=0.02).results()
+    ]
     middle = (scores[1] + scores[2]) / 2
     fewer = predict(finished, [path], score_threshold=middle)
-    assert [one["score"] for one in fewer.results()] == scores[:2]
+    assert [result["score"] for result in fewer.results()] == scores[:2]
     none = predict(finished, [path], score_threshold=1.0)
     none.save(tmp_path / "none.json")
     assert json.loads((tmp_path / "none.json").read_bytes()) == []
@@ -135,11 +137,14 @@ def test_what_cannot_be_read_is_named_and_left_out(finished: Path, tmp_path: Pat
     (tmp_path / "in" / "a.jpg").write_text("no image")
     whole = drawn(tmp_path / "whole.png", 90, 90, seed=4).read_bytes()
     (tmp_path / "in" / "b.png").write_bytes(whole[: len(whole) // 2])
-    found = predict(finished, [tmp_path / "in"])
-    assert found.num_images == 1
-    assert [Path(message.split(": ")[0]).name for message in found.skipped] == ["a.jpg", "b.png"]
-    results = list(found.results())
-    assert {(one["image_id"], one["file_name"]) for one in results} == {(3, "c.png")}
+    predictions = predict(finished, [tmp_path / "in"])
+    assert predictions.num_images == 1
+    assert [Path(message.split(": ")[0]).name for message in predictions.skipped] == [
+        "a.jpg",
+        "b.png",
+    ]
+    results = list(predictions.results())
+    assert {(result["image_id"], result["file_name"]) for result in results} == {(3, "c.png")}
     assert len(results) == len(predict(finished, [good]))
 
 
@@ -158,33 +163,33 @@ def test_if_no_image_can_be_read_the_message_has_the_first_reason(
 def test_progress_counts_the_images(finished: Path, tmp_path: Path) -> None:
     for number in range(10):
         drawn(tmp_path / f"{number}.png", 32 + 6 * number, 64, seed=number)
-    told: list[tuple[int, int]] = []
-    predict(finished, [tmp_path], progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (10, 10)
-    assert told == sorted(told)
+    counts: list[tuple[int, int]] = []
+    predict(finished, [tmp_path], progress=lambda done, total: counts.append((done, total)))
+    assert counts[-1] == (10, 10)
+    assert counts == sorted(counts)
 
 
 def test_a_file_that_is_there_is_never_overwritten(finished: Path, tmp_path: Path) -> None:
-    found = predict(finished, [drawn(tmp_path / "a.png")])
+    predictions = predict(finished, [drawn(tmp_path / "a.png")])
     mine = tmp_path / "mine.json"
     mine.write_text("precious")
     (tmp_path / ".mine.json.boxmend-partial").write_text("of a command that was killed")
     with pytest.raises(OutputError, match=r"mine.json: exists already and is not overwr"):
-        found.save(mine)
+        predictions.save(mine)
     assert not list(tmp_path.glob(".*"))
     assert mine.read_text() == "precious"
     with pytest.raises(OutputError, match="exists already"):
-        found.save(tmp_path)
+        predictions.save(tmp_path)
     with pytest.raises(OutputError, match="its folder does not exist"):
-        found.save(tmp_path / "nowhere" / "out.json")
+        predictions.save(tmp_path / "nowhere" / "out.json")
     link = tmp_path / "link.json"
     link.symlink_to(tmp_path / "elsewhere.json")  # where nothing is yet
     with pytest.raises(OutputError, match=r"link\.json: exists already"):
-        found.save(link)
+        predictions.save(link)
     link.unlink()
-    found.save(tmp_path / "new.json")
-    assert json.loads((tmp_path / "new.json").read_bytes()) == list(found.results())
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.png", "mine.json", "new.json"]
+    predictions.save(tmp_path / "new.json")
+    assert json.loads((tmp_path / "new.json").read_bytes()) == list(predictions.results())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "mine.json", "new.json"]
 
 
 def test_the_results_are_read_by_pycocotools(finished: Path, tmp_path: Path) -> None:
@@ -197,11 +202,11 @@ def test_the_results_are_read_by_pycocotools(finished: Path, tmp_path: Path) -> 
     document = {"images": images, "annotations": [annotation], "categories": categories}
     data.write_text(json.dumps(document))
     drawn(tmp_path / "a.png")
-    found = predict(finished, [data])
-    found.save(tmp_path / "found.json")
+    predictions = predict(finished, [data])
+    predictions.save(tmp_path / "found.json")
     loaded = COCO(str(data)).loadRes(str(tmp_path / "found.json"))
     assert set(loaded.getImgIds()) == {42}
-    assert len(loaded.anns) == len(found) > 3
+    assert len(loaded.anns) == len(predictions) > 3
 
 
 def test_the_name_is_public() -> None:

@@ -25,10 +25,10 @@ def test_a_folder_is_searched_with_all_folders_in_it_in_order(tmp_path: Path) ->
     for name in ("b.JPG", "a.png", "sub/deep/c.png", "sub/b.webp", ".hidden/d.png", "._a.png"):
         drawn(tmp_path / name)
     (tmp_path / "notes.txt").write_text("no image")
-    found = gather_images([tmp_path])
-    assert found.file_names == ["a.png", "b.JPG", "sub/b.webp", "sub/deep/c.png"]
-    assert found.ids.tolist() == [1, 2, 3, 4]
-    assert found.paths[3] == str(tmp_path / "sub/deep/c.png")
+    gathered = gather_images([tmp_path])
+    assert gathered.file_names == ["a.png", "b.JPG", "sub/b.webp", "sub/deep/c.png"]
+    assert gathered.ids.tolist() == [1, 2, 3, 4]
+    assert gathered.paths[3] == str(tmp_path / "sub/deep/c.png")
 
 
 def test_a_file_that_is_named_is_taken_whatever_its_ending(tmp_path: Path) -> None:
@@ -40,18 +40,18 @@ def test_a_file_that_is_named_is_taken_whatever_its_ending(tmp_path: Path) -> No
 def test_names_that_are_there_twice_become_paths(tmp_path: Path) -> None:
     for name in ("x/1.png", "y/1.png", "y/2.png"):
         drawn(tmp_path / name)
-    found = gather_images([tmp_path / "x", tmp_path / "y"])
-    assert found.file_names == [f"{tmp_path}/x/1.png", f"{tmp_path}/y/1.png", "2.png"]
-    assert found.ids.tolist() == [1, 2, 3]
+    gathered = gather_images([tmp_path / "x", tmp_path / "y"])
+    assert gathered.file_names == [f"{tmp_path}/x/1.png", f"{tmp_path}/y/1.png", "2.png"]
+    assert gathered.ids.tolist() == [1, 2, 3]
 
 
 def test_images_of_a_dataset_keep_ids_and_names(tmp_path: Path) -> None:
     drawn(tmp_path / "a.png")
     data = coco(tmp_path, [{"id": 9, "file_name": "a.png"}, {"id": 4, "file_name": "gone.png"}])
     for address in (data, tmp_path, f"{tmp_path}:val"):
-        found = gather_images([address])
-        assert found.ids.tolist() == [9, 4]
-        assert found.file_names == ["a.png", "gone.png"]
+        gathered = gather_images([address])
+        assert gathered.ids.tolist() == [9, 4]
+        assert gathered.file_names == ["a.png", "gone.png"]
 
 
 def test_a_dataset_without_annotations_is_enough(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_ids_of_several_inputs_are_kept_apart(tmp_path: Path) -> None:
     data = coco(tmp_path / "data", [{"id": 2, "file_name": "z.png"}])
     for name in ("x/1.png", "x/2.png", "y/3.png"):
         drawn(tmp_path / name)
-    found = gather_images([tmp_path / "x", data, tmp_path / "y"])
-    assert found.file_names == ["1.png", "2.png", "z.png", "3.png"]
-    assert found.ids.tolist()[:2] == [1, 2]
-    assert len(set(found.ids.tolist())) == 4
+    gathered = gather_images([tmp_path / "x", data, tmp_path / "y"])
+    assert gathered.file_names == ["1.png", "2.png", "z.png", "3.png"]
+    assert gathered.ids.tolist()[:2] == [1, 2]
+    assert len(set(gathered.ids.tolist())) == 4
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
 def test_a_name_that_is_no_text_can_be_written(finished: Path, tmp_path: Path) -> None:
     path = os.fsencode(tmp_path) + b"/\xff.png"
     Path(os.fsdecode(path)).write_bytes(drawn(tmp_path / "x" / "a.png").read_bytes())
-    found = boxmend.predict(finished, [os.fsdecode(path)])
-    found.save(tmp_path / "out.json")
-    names = {one["file_name"] for one in json.loads((tmp_path / "out.json").read_bytes())}
+    predictions = boxmend.predict(finished, [os.fsdecode(path)])
+    predictions.save(tmp_path / "out.json")
+    names = {load["file_name"] for load in json.loads((tmp_path / "out.json").read_bytes())}
     assert names == {"\udcff.png"}

@@ -25,8 +25,8 @@ from tests.training.prediction.prediction_runs import CARD, drawn, finished_run,
 
 def metadata(path: Path) -> dict[str, str]:
     with safe_open(path, framework="pt") as file:
-        found: dict[str, str] = file.metadata()
-    return found
+        result: dict[str, str] = file.metadata()
+    return result
 
 
 def test_a_card_survives_its_file(finished: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
 def test_the_message_names_the_file_of_a_damaged_card(
     changes: dict[str, str], message: str
 ) -> None:
-    told = {"detector": "tiny", **CARD.metadata(), **changes}
+    card = {"detector": "tiny", **CARD.metadata(), **changes}
     with pytest.raises(DataError, match=r"m.safetensors: ") as caught:
-        read_card(told, "m.safetensors")
+        read_card(card, "m.safetensors")
     assert message in str(caught.value)
 
 
@@ -165,11 +165,11 @@ def test_a_training_writes_its_card(tmp_path: Path, keep_best: bool) -> None:
         optimisation=Optimisation(lr=1e-4),
     )
     run = train([data], tmp_path / "run", settings, val=[data] if keep_best else ())
-    told = metadata(run.path / "model.safetensors")
-    assert read_card(told, "it") == ModelCard("tiny", ("cat", "dog"), (17, 5), "96")
-    found = boxmend.predict(run.path, [data], score_threshold=0.0)
-    assert {one["category_id"] for one in found.results()} <= {17, 5}
-    assert len(found) > 0
+    card = metadata(run.path / "model.safetensors")
+    assert read_card(card, "it") == ModelCard("tiny", ("cat", "dog"), (17, 5), "96")
+    predictions = boxmend.predict(run.path, [data], score_threshold=0.0)
+    assert {result["category_id"] for result in predictions.results()} <= {17, 5}
+    assert len(predictions) > 0
 
 
 def test_a_file_cannot_have_a_network_built_that_it_does_not_fill(

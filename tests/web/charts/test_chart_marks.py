@@ -96,7 +96,7 @@ def test_a_heat_map_is_darkest_at_the_most_and_empty_where_nothing_is() -> None:
     (x, y), (back_x, back_y) = (numbers(cell, "x", "y") for cell in cells)
     assert x > back_x
     assert y < back_y
-    assert [one for one in texts(svg) if one.isdigit()] == ["4", "1"]
+    assert [text for text in texts(svg) if text.isdigit()] == ["4", "1"]
 
 
 def test_a_heat_map_gets_no_darker_beyond_the_most() -> None:
@@ -140,7 +140,9 @@ def test_a_page_colours_every_class_in_both_themes_and_by_choice() -> None:
 def luminance(color: str) -> float:
     """Relative luminance as WCAG 2 defines it."""
     parts = [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

@@ -84,7 +84,7 @@ class Visit:
         return self.texts(".card .file")
 
     def count(self) -> str:
-        """What is said of how many are shown."""
+        """Return the text about the number of shown annotations."""
         return self.texts("#count")[0]
 
     def address(self) -> str:

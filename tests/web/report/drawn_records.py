@@ -53,7 +53,7 @@ def made_run(dataset: Dataset, visits: Sequence[Visit], warm_up_epochs: int = 0)
 
 
 def made_truth(dataset: Dataset, labels: Sequence[int], boxes: Sequence[Box]) -> KnownTruth:
-    """The truth by hand; a label of -1 is an annotation of nothing."""
+    """Return a truth by hand; a label of -1 marks a spurious annotation."""
     true = np.array(labels, np.int64)
     is_spurious = true < 0
     places = np.array(boxes, np.float64).reshape(-1, 4)

@@ -27,7 +27,7 @@ def drawn_run(
     """The folder of a finished run without warm-up; its data lie in `folder` as COCO."""
     dataset = made_dataset(boxes, names=names, folder=folder / "pictures")
     if files is not None:
-        dataset = renamed(dataset, files, folder / "pictures")
+        dataset = rename_files(dataset, files, folder / "pictures")
     dataset.save(folder / "data", format="coco")
     address = str(folder / "data")
     run = run_on(
@@ -39,12 +39,12 @@ def drawn_run(
         facts={"versions": {"boxmend": "0.0", "torch": "9.9"}},
         summary=summary,
     )
-    steps = (max(one.epoch for one in visits) + 1) * STEPS_PER_EPOCH
+    steps = (max(visit.epoch for visit in visits) + 1) * STEPS_PER_EPOCH
     open_run(run).append_metrics({"step": steps, "epoch": 0, "loss": 1.0})
     return run
 
 
-def renamed(dataset: Dataset, files: Sequence[str], folder: Path) -> Dataset:
+def rename_files(dataset: Dataset, files: Sequence[str], folder: Path) -> Dataset:
     """The same dataset with other names of its image files, drawn again."""
     for name in files:
         Image.new("RGB", (100, 100), (90, 120, 60)).save(folder / name, "PNG")

@@ -13,7 +13,7 @@ def parsed(svg: str) -> ElementTree.Element:
 def found(svg: str, tag: str, css: str | None = None) -> list[ElementTree.Element]:
     """All elements of a tag, and of a class if one is given, in the order of drawing."""
     elements = parsed(svg).iter(f"{NAMESPACE}{tag}")
-    return [one for one in elements if css is None or one.get("class") == css]
+    return [element for element in elements if css is None or element.get("class") == css]
 
 
 def numbers(element: ElementTree.Element, *names: str) -> list[float]:

@@ -37,7 +37,7 @@ class Parts(HTMLParser):
         result = next(a["content"] for t, a in self.tags if t == "meta" and "http-equiv" in a)
         assert result is not None
         words = [part.split() for part in result.split(";")]
-        return {one[0]: one[1:] for one in words}
+        return {word[0]: word[1:] for word in words}
 
     @property
     def data(self) -> Any:

@@ -111,7 +111,7 @@ def test_an_annotation_is_stepped_through_by_keys(visit: Visit) -> None:
     for key, place in (("j", "2"), ("ArrowRight", "3"), ("k", "2"), ("j", "3")):
         page.keyboard.press(key)
         assert visit.texts("#place")[0].endswith(f", {place} of 120")
-    assert visit.texts("#place") == ["van in 58.png, 3 of 120"]  # what is said to those who listen
+    assert visit.texts("#place") == ["van in 58.png, 3 of 120"]  # the text for screen readers
     facts = dict(zip(visit.texts("#detail-facts dt"), visit.texts("#detail-facts dd"), strict=True))
     assert facts["File"] == "58.png"
     assert facts["Annotation"] == "127"

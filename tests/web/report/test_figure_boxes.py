@@ -21,7 +21,7 @@ from tests.web.report.read_drawings import found, numbers, texts
 FAR: Box = (10, 10, 30, 30)  # half of the first of BOXES
 
 
-def drawn(record: RunRecord) -> Figure:
+def draw_figure(record: RunRecord) -> Figure:
     figure = boxes(record)
     assert figure is not None
     return figure
@@ -29,11 +29,11 @@ def drawn(record: RunRecord) -> Figure:
 
 def outlines(figure: Figure, color: str) -> list[list[float]]:
     rects = [one for one in found(figure.svg, "rect") if one.get("stroke") == color]
-    return [numbers(one, "x", "y", "width", "height") for one in rects]
+    return [numbers(rect, "x", "y", "width", "height") for rect in rects]
 
 
 def test_the_three_boxes_of_an_annotation_are_listed_and_drawn_to_scale(tmp_path: Path) -> None:
-    figure = drawn(telling_record(tmp_path))
+    figure = draw_figure(telling_record(tmp_path))
     assert [row[:4] for row in figure.rows] == [
         (11, "0.png", "truck", "bus"),
         (13, "1.png", "van", "van"),
@@ -49,12 +49,12 @@ def test_the_three_boxes_of_an_annotation_are_listed_and_drawn_to_scale(tmp_path
 
 
 def test_every_line_has_a_dark_one_under_it_and_a_dash_of_its_own(tmp_path: Path) -> None:
-    figure = drawn(telling_record(tmp_path))
+    figure = draw_figure(telling_record(tmp_path))
     rects = [one for one in found(figure.svg, "rect") if one.get("stroke")]
-    assert [one.get("stroke") for one in rects[:3]] == ["#101418"] * 3
-    places = [numbers(one, "x", "y", "width", "height") for one in rects[:6]]
+    assert [rect.get("stroke") for rect in rects[:3]] == ["#101418"] * 3
+    places = [numbers(rect, "x", "y", "width", "height") for rect in rects[:6]]
     assert places[:3] == places[3:]  # below all: boxes in the same place show through the dashes
-    dashes = [one.get("stroke-dasharray") for one in rects[3:6]]
+    dashes = [rect.get("stroke-dasharray") for rect in rects[3:6]]
     assert len(set(dashes)) == 3
 
 
@@ -64,7 +64,7 @@ def test_the_image_is_embedded_and_shows_what_surrounds_the_boxes(tmp_path: Path
     picture.paste((30, 30, 200), (300, 200, 500, 300))
     picture.save(tmp_path / "0.png")
     visits = [seen(0, 0, RELABELLED, 1, confidence=0.9, box=(300, 200, 500, 300))]
-    figure = drawn(made_record(visits, dataset=dataset))
+    figure = draw_figure(made_record(visits, dataset=dataset))
     element = found(figure.svg, "image")[0]
     kind, _, data = element.attrib["href"].partition(",")
     assert kind == "data:image/jpeg;base64"
@@ -98,7 +98,7 @@ def test_relabelled_and_sure_ones_come_first_each_image_once_and_new_labels_by_t
         seen(0, 2, RELABELLED, 1, confidence=0.9),
         seen(0, 4, RELABELLED, 2, confidence=0.7),
         seen(0, 6, KEPT, confidence=0.99, box=FAR),  # moved only
-        seen(0, 8, DISCARDED, confidence=0.9, box=FAR),  # nobody knows what it is
+        seen(0, 8, DISCARDED, confidence=0.9, box=FAR),  # of unknown class
         seen(0, 9, KEPT, confidence=0.99, box=(10, 10, 30, 48)),  # hardly moved
     ]
     # A score is the confidence, times 1 for a label or 0.5 for a box of half the overlap, times
@@ -121,7 +121,7 @@ def test_at_most_six_are_shown_and_always_the_same(tmp_path: Path) -> None:
     dataset = made_dataset([BOXES[0]] * 20, [0] * 20, folder=tmp_path)
     visits = [seen(0, row, RELABELLED, 1 + row % 2, confidence=0.9) for row in range(20)]
     record = made_record(visits, dataset=dataset)
-    first, second = drawn(record), drawn(record)
+    first, second = draw_figure(record), draw_figure(record)
     assert len(first.rows) == len(found(first.svg, "image")) == 6
     assert first == second
 
@@ -138,7 +138,7 @@ def test_images_that_cannot_be_read_are_passed_over(kind: str, tmp_path: Path) -
         os.mkfifo(path)
     elif kind != "missing":
         path.write_bytes({"empty": b"", "text": b"no image", "truncated": whole[:40]}[kind])
-    assert [row[1] for row in drawn(record).rows] == ["1.png"]
+    assert [row[1] for row in draw_figure(record).rows] == ["1.png"]
 
 
 def test_where_no_image_can_be_read_there_is_no_figure() -> None:
@@ -155,7 +155,7 @@ def test_an_image_that_exif_would_turn_is_shown_as_stored(tmp_path: Path) -> Non
     picture.save(path, exif=exif)
     dataset = replace(dataset, images=replace(dataset.images, paths=[str(path)]))
     record = made_record([seen(0, 0, RELABELLED, 1, confidence=0.9)], dataset=dataset)
-    element = found(drawn(record).svg, "image")[0]
+    element = found(draw_figure(record).svg, "image")[0]
     data = base64.b64decode(element.attrib["href"].partition(",")[2])
     with Image.open(io.BytesIO(data)) as image:
         assert image.width > image.height

@@ -79,7 +79,7 @@ def test_confusion_counts_changes_from_old_to_new() -> None:
     assert [float(cell.attrib["fill-opacity"]) for cell in cells] == pytest.approx(
         [0.6, 0.2533, 0.2533], abs=1e-3
     )
-    # Cells stand in rows by the old label: n0 to n1 in row 0, column 1; n1 to n2; n2 to n0.
+    # Cells are in rows by the old label: n0 to n1 in row 0, column 1; n1 to n2; n2 to n0.
     side = numbers(cells[0], "width")[0] + 1
     (x, y), second, third = (numbers(cell, "x", "y") for cell in cells)
     assert second == pytest.approx([x + side, y + side], abs=0.02)
@@ -105,7 +105,7 @@ def test_with_many_labels_those_with_few_changes_are_joined() -> None:
     # The three changes of the joined do not make the twos of the others pale.
     opacities = [cell.attrib["fill-opacity"] for cell in found(figure.svg, "rect", "heat")]
     assert opacities == ["0.6"] * 20
-    assert [one for one in texts(figure.svg) if one.isdigit()] == ["2"] * 19 + ["3"]
+    assert [text for text in texts(figure.svg) if text.isdigit()] == ["2"] * 19 + ["3"]
 
 
 def test_where_no_label_changed_there_is_no_confusion() -> None:

@@ -14,13 +14,13 @@ from tests.web.report.drawn_records import made_dataset, made_record, seen, tell
 from tests.web.report.read_drawings import found, numbers, texts
 
 
-def drawn(record: RunRecord) -> Figure:
+def draw_figure(record: RunRecord) -> Figure:
     figure = losses(record)
     assert figure is not None
     return figure
 
 
-def filled(figure: Figure, run: str = "made-up") -> dict[str, dict[int, int]]:
+def count_bars(figure: Figure, run: str = "made-up") -> dict[str, dict[int, int]]:
     """By group: the number of each bin that holds anything, with how much."""
     bins: dict[str, dict[int, int]] = {}
     groups = dict.fromkeys(row[1] for row in figure.rows)
@@ -33,8 +33,8 @@ def filled(figure: Figure, run: str = "made-up") -> dict[str, dict[int, int]]:
 def test_losses_fall_into_bins_that_grow_by_one_factor() -> None:
     # Of 0.25, 0.75, 2.5 and 3.5 the axis goes from 0.2 to 5 in 30 bins: a factor of 25^(1/30)
     # each, so loss l is in bin ln(l / 0.2) / 0.1073: 2.08, 12.3, 23.5 and 26.7.
-    figure = drawn(telling_record())
-    assert filled(figure) == {"right": {2: 1, 12: 1}, "wrong": {23: 1, 26: 1}}
+    figure = draw_figure(telling_record())
+    assert count_bars(figure) == {"right": {2: 1, 12: 1}, "wrong": {23: 1, 26: 1}}
     right = [row for row in figure.rows if row[1] == "right"]
     assert len(right) == 30
     assert right[0][2] == 0
@@ -44,7 +44,7 @@ def test_losses_fall_into_bins_that_grow_by_one_factor() -> None:
 
 
 def test_the_threshold_is_at_its_place_on_the_axis() -> None:
-    figure = drawn(telling_record())
+    figure = draw_figure(telling_record())
     line = next(one for one in found(figure.svg, "line", "ink") if one.get("x1") == one.get("x2"))
     # The axis starts at 48 and is 416 wide: 48 + 416 * ln(2 / 0.2) / ln(25) = 345.58
     assert numbers(line, "x1") == [pytest.approx(345.58, abs=0.01)]
@@ -52,7 +52,7 @@ def test_the_threshold_is_at_its_place_on_the_axis() -> None:
 
 
 def test_bins_are_drawn_as_high_as_their_share() -> None:
-    figure = drawn(telling_record())
+    figure = draw_figure(telling_record())
     outline = found(figure.svg, "path", "series-1")[0].attrib["d"]
     heights = {float(step.split()[1]) for step in outline.strip("MZ").split("L")}
     # Each of the four losses is a quarter; the axis ends at 1.08 quarters, 190 above its foot.
@@ -60,27 +60,30 @@ def test_bins_are_drawn_as_high_as_their_share() -> None:
 
 
 def test_without_truth_the_groups_are_accepted_and_rejected() -> None:
-    figure = drawn(replace(telling_record(), truth=None))
-    assert filled(figure) == {"accepted": {2: 1, 12: 1}, "rejected": {23: 1, 26: 1}}
+    figure = draw_figure(replace(telling_record(), truth=None))
+    assert count_bars(figure) == {"accepted": {2: 1, 12: 1}, "rejected": {23: 1, 26: 1}}
     assert figure.title == "Losses of accepted and rejected labels"
     assert "50 % of the labels were rejected" in figure.caption
 
 
 def test_the_caption_says_how_many_of_the_right_and_the_wrong_were_rejected() -> None:
-    caption = drawn(telling_record()).caption
+    caption = draw_figure(telling_record()).caption
     assert "0 % of the right labels and 100 % of the wrong labels were rejected" in caption
 
 
 def test_only_the_last_epoch_counts() -> None:
     visits = [seen(0, 0, loss=9.0), seen(1, 0, loss=1.0), seen(1, 1, loss=2.0)]
-    assert sum(sum(bins.values()) for bins in filled(drawn(made_record(visits))).values()) == 2
+    assert (
+        sum(sum(bins.values()) for bins in count_bars(draw_figure(made_record(visits))).values())
+        == 2
+    )
 
 
 def test_infinite_and_huge_losses_are_in_the_last_bin_and_the_caption() -> None:
     dataset = made_dataset([BOXES[0]] * 1000, [0] * 1000)
     visits = [seen(0, row, KEPT, loss=1.0 + row / 1000, threshold=1.5) for row in range(997)]
     visits += [seen(0, 997, KEPT, loss=inf), seen(0, 998, KEPT, loss=1e30)]
-    figure = drawn(made_record(visits, dataset=dataset))
+    figure = draw_figure(made_record(visits, dataset=dataset))
     # The axis goes from 1 to 2. Its last bin begins at 2^(29/30) = 1.9543: the rows from 955 to 996
     # are in it, 42 of them, and the two that lie beyond.
     assert figure.rows[-1][4] == 44
@@ -94,7 +97,7 @@ def test_a_tick_too_near_to_the_open_end_makes_way_for_it() -> None:
     dataset = made_dataset([BOXES[0]] * 1000, [0] * 1000)
     visits = [seen(0, row, KEPT, loss=0.012 if row < 500 else 15.0) for row in range(999)]
     visits.append(seen(0, 999, KEPT, loss=inf))
-    svg = drawn(made_record(visits, dataset=dataset)).svg
+    svg = draw_figure(made_record(visits, dataset=dataset)).svg
     # From 0.01 to 20 is a factor of 2000; 10 is ln 2 / ln 2000 = 9 % of the axis from the end.
     shown = texts(svg)
     assert {"0.01", "0.1", "1", "20+"} <= set(shown)
@@ -104,23 +107,23 @@ def test_a_tick_too_near_to_the_open_end_makes_way_for_it() -> None:
 @pytest.mark.parametrize("threshold", [inf, nan, 1e20])
 def test_a_threshold_that_is_none_or_far_away_is_not_drawn(threshold: float) -> None:
     visits = [seen(0, row, KEPT, loss=1.0 + row, threshold=threshold) for row in range(4)]
-    svg = drawn(made_record(visits)).svg
+    svg = draw_figure(made_record(visits)).svg
     assert [one for one in found(svg, "line", "ink") if one.get("x1") == one.get("x2")] == []
     assert "threshold" not in texts(svg)
 
 
 def test_losses_that_are_all_zero_still_have_an_axis() -> None:
-    figure = drawn(made_record([seen(0, row, KEPT, loss=0.0) for row in range(3)]))
-    assert filled(figure) == {"accepted": {0: 3}}
+    figure = draw_figure(made_record([seen(0, row, KEPT, loss=0.0) for row in range(3)]))
+    assert count_bars(figure) == {"accepted": {0: 3}}
 
 
 def test_runs_side_by_side_share_their_axes_and_those_without_losses_are_passed_over() -> None:
     first = telling_record()
     bare = made_record([seen(0, 0, UNJUDGED)], name="bare", truth=first.truth)
     second = replace(first, name="second")
-    figure = drawn(replace(first, beside=(bare, second)))
+    figure = draw_figure(replace(first, beside=(bare, second)))
     assert dict.fromkeys(row[0] for row in figure.rows) == {"made-up": None, "second": None}
-    assert filled(figure, "second") == filled(figure)
+    assert count_bars(figure, "second") == count_bars(figure)
     names = [one for one in found(figure.svg, "text") if one.text in ("made-up", "second")]
     assert numbers(names[0], "y") == numbers(names[1], "y")
     starts = [
@@ -132,7 +135,7 @@ def test_runs_side_by_side_share_their_axes_and_those_without_losses_are_passed_
 
 def test_where_one_truth_is_missing_all_panels_go_by_verdicts() -> None:
     first = telling_record()
-    figure = drawn(replace(first, beside=(replace(first, name="second", truth=None),)))
+    figure = draw_figure(replace(first, beside=(replace(first, name="second", truth=None),)))
     assert {row[1] for row in figure.rows} == {"accepted", "rejected"}
 
 
@@ -143,7 +146,7 @@ def test_a_run_without_losses_has_no_such_figure() -> None:
 
 def test_unjudged_losses_are_a_group_of_their_own() -> None:
     visits = [seen(0, 0, UNJUDGED, loss=1.0), seen(0, 1, KEPT, loss=2.0)]
-    assert {*filled(drawn(made_record(visits)))} == {"accepted", "not judged"}
+    assert {*count_bars(draw_figure(made_record(visits)))} == {"accepted", "not judged"}
 
 
 def test_contested_thresholds_are_those_nearest_to_their_losses() -> None:
@@ -159,15 +162,15 @@ def test_with_individual_thresholds_the_line_is_their_contested_median() -> None
     visits = [seen(0, row, KEPT, loss=0.1, threshold=6.0) for row in range(18)]
     visits += [seen(0, 18, KEPT, loss=1.4, threshold=1.5)]
     visits += [seen(0, 19, RELABELLED, 1, loss=1.8, threshold=1.7)]
-    figure = drawn(made_record(visits, dataset=dataset))
+    figure = draw_figure(made_record(visits, dataset=dataset))
     assert figure.rows[0][6] == pytest.approx((1.5 + 1.7) / 2)
     assert "Each label has its own threshold" in figure.caption
-    assert "Each label" not in drawn(telling_record()).caption
+    assert "Each label" not in draw_figure(telling_record()).caption
 
 
 def test_a_discarded_label_counts_as_rejected() -> None:
     visits = [seen(0, 0, DISCARDED, loss=1.0), seen(0, 1, KEPT, loss=2.0)]
-    bins = filled(drawn(made_record(visits)))
+    bins = count_bars(draw_figure(made_record(visits)))
     assert {group: sum(counts.values()) for group, counts in bins.items()} == {
         "accepted": 1,
         "rejected": 1,

@@ -93,13 +93,13 @@ def test_every_mark_has_its_case() -> None:
         (DISCARDED, 0, 0),
         (KEPT, 0, 0),
         (UNJUDGED, 0, 1),
-        (KEPT, 0, -1),  # an annotation of nothing
+        (KEPT, 0, -1),  # a spurious annotation
         (RELABELLED, 1, -1),
     ]
     n = len(verdicts)
     dataset = made_dataset([BOXES[0]] * n, [0] * n)
     visits = [seen(0, row, one[0], one[1]) for row, one in enumerate(verdicts)]
-    truth = made_truth(dataset, [one[2] for one in verdicts], [BOXES[0]] * n)
+    truth = made_truth(dataset, [verdict[2] for verdict in verdicts], [BOXES[0]] * n)
     record = made_record(visits, dataset=dataset, truth=truth)
     assert [Mark(one) for one in marks_of(record.opened, truth)] == [
         Mark.MENDED,
@@ -138,7 +138,7 @@ def test_a_box_that_moved_under_a_doubted_label_has_both_reasons() -> None:
 
 def test_a_picture_shows_all_boxes_of_its_row(tmp_path: Path) -> None:
     requests = requests_of(gallery_of(telling_record(tmp_path)))
-    assert [Path(one.path).name for one in requests] == ["0.png", "1.png"]
+    assert [Path(request.path).name for request in requests] == ["0.png", "1.png"]
     # Row 1: annotated up to (60, 40), matched up to (64, 40), final up to (60, 30).
     assert requests[0].boxes == [(40, 20, 64, 40)]
     # Row 2 has one box; row 3 reaches down to 90 in the end.

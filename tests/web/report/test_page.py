@@ -70,7 +70,7 @@ def test_the_policy_names_the_hashes_of_the_very_texts_on_the_page(run: Path) ->
     assert len(scripts) == len(SCRIPTS)
     assert parts.policy == {
         "default-src": ["'none'"],
-        "script-src": [digest(one) for one in scripts],
+        "script-src": [digest(script) for script in scripts],
         "style-src": [digest(one) for one in parts.texts["style"]],
         "img-src": ["data:"],
         "base-uri": ["'none'"],
@@ -189,11 +189,11 @@ def test_json_holds_no_number_that_is_none() -> None:
 
 def test_a_report_is_made_anew_and_its_pictures_are_not(run: Path) -> None:
     write_report(run)
-    before = {one: one.stat().st_mtime_ns for one in (run / "report-images").iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in (run / "report-images").iterdir()}
     first = (run / "report.html").read_bytes()
     write_report(run)
     assert (run / "report.html").read_bytes() == first
-    assert {one: one.stat().st_mtime_ns for one in (run / "report-images").iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in (run / "report-images").iterdir()} == before
 
 
 def test_pictures_of_the_former_page_go_only_when_the_new_one_is_there(
@@ -201,7 +201,7 @@ def test_pictures_of_the_former_page_go_only_when_the_new_one_is_there(
 ) -> None:
     write_report(run)
     folder = run / "report-images"
-    former = {one.name for one in folder.glob("*.jpg")}
+    former = {path.name for path in folder.glob("*.jpg")}
     monkeypatch.setattr(writing, "WHOLE_SIDE", 40)
 
     def interrupted(*_: object) -> bytes:
@@ -211,9 +211,9 @@ def test_pictures_of_the_former_page_go_only_when_the_new_one_is_there(
         patched.setattr(writing, "render", interrupted)
         with pytest.raises(KeyboardInterrupt):
             write_report(run)
-    assert former <= {one.name for one in folder.glob("*.jpg")}
+    assert former <= {path.name for path in folder.glob("*.jpg")}
     write_report(run)
-    assert not former <= {one.name for one in folder.glob("*.jpg")}
+    assert not former <= {path.name for path in folder.glob("*.jpg")}
 
 
 def test_pictures_that_another_report_removed_are_reported(
@@ -221,8 +221,8 @@ def test_pictures_that_another_report_removed_are_reported(
 ) -> None:
     def taken_away(*given: Any) -> dict[str, Any]:
         table = columns(*given)
-        for one in (run / "report-images").glob("*.jpg"):
-            one.unlink()
+        for path in (run / "report-images").glob("*.jpg"):
+            path.unlink()
         return table
 
     monkeypatch.setattr(writing, "columns", taken_away)
@@ -257,21 +257,21 @@ def test_a_report_elsewhere_has_folders_of_its_own_name(run: Path, tmp_path: Pat
     ]
     assert parts_of(made.path).data["folder"] == "autumn-images"
     hrefs = [a.get("href") or "" for tag, a in parts_of(made.path).tags if tag == "a"]
-    files = [one for one in hrefs if one.endswith(".csv")]
+    files = [href for href in hrefs if href.endswith(".csv")]
     assert files
-    assert all((tmp_path / "new" / one).is_file() for one in files)
+    assert all((tmp_path / "new" / file).is_file() for file in files)
     assert not (run / "report.html").exists()
 
 
 def test_figures_that_do_not_apply_any_more_are_removed(run: Path) -> None:
     write_report(run)
-    names = {one.name for one in (run / "figures").iterdir()}
+    names = {path.name for path in (run / "figures").iterdir()}
     stale = {"ap.svg", "ap.csv"} | {f"{name}.svg" for name in FIGURES} - names
     (run / "figures" / "mine.svg").write_text("kept")
     for name in stale:
         (run / "figures" / name).write_text("stale")
     write_report(run)
-    after = {one.name for one in (run / "figures").iterdir()}
+    after = {path.name for path in (run / "figures").iterdir()}
     assert after - {"ap.svg", "ap.csv"} == names | {"mine.svg"}
 
 

@@ -34,5 +34,7 @@ def visit(context: "BrowserContext", server: Served) -> Iterator[Visit]:
     made.becomes("#place", "1 of 8")
     yield made
     assert made.complaints == []
-    abroad = [one for one in made.requests if not one.startswith((server.address, "data:,"))]
+    abroad = [
+        request for request in made.requests if not request.startswith((server.address, "data:,"))
+    ]
     assert abroad == []

@@ -41,15 +41,15 @@ FIXES = (
 FILES = (*(f"{number}.png" for number in range(7)), "quo'te & <i>.png")
 
 
-def numbered(found: Sequence[Fix]) -> list[Fix]:
+def number_fixes(fixes: Sequence[Fix]) -> list[Fix]:
     """The fixes with the names f0, f1 ..."""
-    return [replace(one, id=f"f{number}") for number, one in enumerate(found)]
+    return [replace(one, id=f"f{number}") for number, one in enumerate(fixes)]
 
 
-def fixes_of(found: Sequence[Fix]) -> Fixes:
+def fixes_of(fixes: Sequence[Fix]) -> Fixes:
     """The fixes as columns, of a dataset with a hundred vans."""
     vans = dataset_of(images_of(["0.png"]), [0] * 100, [BOX] * 100, [0] * 100, NAMES)
-    return table_of(vans, numbered(found))
+    return table_of(vans, number_fixes(fixes))
 
 
 def plain_dataset(folder: Path) -> Dataset:
@@ -64,7 +64,7 @@ def plain_dataset(folder: Path) -> Dataset:
     return dataset_of(images_of(FILES, folder, SIZE), np.arange(16) // 2, boxes, labels, NAMES)
 
 
-def plain_run(folder: Path, found: Sequence[Fix] = FIXES) -> Path:
+def plain_run(folder: Path, fixes: Sequence[Fix] = FIXES) -> Path:
     """An audit with these fixes, by default one an image."""
     plain_dataset(folder / "pictures").save(folder / "data", format="coco")
-    return audit_run(folder / "run", str(folder / "data"), numbered(found))
+    return audit_run(folder / "run", str(folder / "data"), number_fixes(fixes))

@@ -71,8 +71,8 @@ class Served:
         """What is in the file of verdicts, without the digests."""
         path = self.run / VERDICTS_FILE
         lines = path.read_text().splitlines() if path.exists() else []
-        found = [json.loads(line) for line in lines]
-        return [{name: one[name] for name in one if name != "digest"} for one in found]
+        document = [json.loads(line) for line in lines]
+        return [{name: one[name] for name in one if name != "digest"} for one in document]
 
 
 @contextmanager

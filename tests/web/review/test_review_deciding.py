@@ -20,7 +20,7 @@ def test_keys_decide_and_the_file_has_it_at_once(visit: Visit) -> None:
     visit.press("s")
     visit.becomes("#place", "4 of 8")
     lines = visit.written(3)
-    assert [(one["fix"], one["verdict"], one["mode"]) for one in lines] == [
+    assert [(line["fix"], line["verdict"], line["mode"]) for line in lines] == [
         ("f0", "accept", "queue"),
         ("f1", "reject", "queue"),
         ("f2", "skip", "queue"),
@@ -51,7 +51,10 @@ def test_undo_takes_back_one_after_the_other_and_shows_it_again(visit: Visit) ->
     visit.press("u")
     visit.becomes("#place", "1 of 8")
     lines = visit.written(4)
-    assert [(one["fix"], one["verdict"]) for one in lines[2:]] == [("f1", "undo"), ("f0", "undo")]
+    assert [(line["fix"], line["verdict"]) for line in lines[2:]] == [
+        ("f1", "undo"),
+        ("f0", "undo"),
+    ]
     visit.becomes("#decided", "0 of 8 decided")
     visit.press("u")
     visit.becomes("#last", "Nothing to undo in this window")
@@ -127,7 +130,9 @@ def test_news_do_not_hide_that_a_verdict_is_not_saved(
     for _ in range(20):
         assert visit.text("#trouble").startswith("Not saved yet")
         visit.page.wait_for_timeout(30)
-    visit.complaints = [one for one in visit.complaints if "ERR_FAILED" not in one]
+    visit.complaints = [
+        complaint for complaint in visit.complaints if "ERR_FAILED" not in complaint
+    ]
 
 
 @pytest.mark.usefixtures("cut_off")
@@ -142,9 +147,11 @@ def test_a_verdict_without_an_answer_is_reported_and_sent_again(
     context.unroute("**/verdicts")
     visit.press("r")
     lines = visit.written(2)
-    assert [one["verdict"] for one in lines] == ["accept", "reject"]
+    assert [line["verdict"] for line in lines] == ["accept", "reject"]
     visit.page.locator("#trouble").wait_for(state="hidden")
-    visit.complaints = [one for one in visit.complaints if "ERR_FAILED" not in one]
+    visit.complaints = [
+        complaint for complaint in visit.complaints if "ERR_FAILED" not in complaint
+    ]
 
 
 def test_a_held_key_decides_once_and_text_fields_take_letters(visit: Visit) -> None:

@@ -1,4 +1,4 @@
-"""Who gets an answer: the page with the token on this machine, and nobody else."""
+"""Only the page with the token on this machine gets an answer."""
 
 import asyncio
 import json
@@ -77,7 +77,7 @@ def test_exactly_one_host_name_is_accepted(hosts: list[bytes], expected: int) ->
 
     headers = [(b"host", host) for host in hosts]
     scope = {"type": "http", "path": "/secret/fixes", "headers": headers}
-    asyncio.run(_awaited(guard(app, "secret", 80)(scope, receive, send)))
+    asyncio.run(_wait_for(guard(app, "secret", 80)(scope, receive, send)))
     assert statuses == [expected]
 
 
@@ -94,7 +94,7 @@ def test_a_web_socket_is_closed_and_reaches_nothing() -> None:
         return {}
 
     scope = {"type": "websocket", "path": "/secret/fixes", "headers": [(b"host", OWN)]}
-    asyncio.run(_awaited(guard(app, "secret", 80)(scope, receive, send)))
+    asyncio.run(_wait_for(guard(app, "secret", 80)(scope, receive, send)))
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
@@ -112,12 +112,12 @@ def test_headers_of_the_app_are_kept() -> None:
         return {}
 
     scope = {"type": "http", "path": "/secret/fixes", "headers": [(b"host", OWN)]}
-    asyncio.run(_awaited(guard(app, "secret", 80)(scope, receive, send)))
+    asyncio.run(_wait_for(guard(app, "secret", 80)(scope, receive, send)))
     assert [value for name, value in sent if name.lower() == b"cache-control"] == [b"max-age=60"]
     assert (b"x-frame-options", b"DENY") in sent
 
 
-async def _awaited(answer: Awaitable[None]) -> None:
+async def _wait_for(answer: Awaitable[None]) -> None:
     await answer
 
 

@@ -121,10 +121,12 @@ def test_what_the_policy_forbids_does_not_happen(visit: Visit) -> None:
     )
     visit.page.wait_for_timeout(150)
     assert visit.do("window.broken") is None
-    refused = [one for one in visit.complaints if "Content Security Policy" in one]
+    refused = [
+        complaint for complaint in visit.complaints if "Content Security Policy" in complaint
+    ]
     assert len(refused) == 2
     visit.complaints = []
-    visit.requests = [one for one in visit.requests if "example.invalid" not in one]
+    visit.requests = [request for request in visit.requests if "example.invalid" not in request]
 
 
 def test_a_wrong_token_and_a_hostile_fragment(context: "BrowserContext", server: Served) -> None:

@@ -30,7 +30,7 @@ def test_the_fixes_come_in_columns(page: Served) -> None:
     fixes = page.get("fixes")
     assert fixes["name"] == "run"
     assert fixes["labels"] == list(NAMES)
-    assert fixes["kind"] == [int(one.kind) for one in FIXES]
+    assert fixes["kind"] == [int(fix.kind) for fix in FIXES]
     assert fixes["old"] == [0, 0, 1, -1, 0, 2, 2, 0]
     assert fixes["new"] == [2, 2, 1, 2, -1, -1, 0, 2]
     assert fixes["old_box"][2:5] == [list(MOVED), None, list(MOVED)]
@@ -77,9 +77,9 @@ def test_verdicts_are_written_and_the_state_is_answered(page: Served) -> None:
 
 def test_two_windows_see_each_other_and_lose_nothing(page: Served) -> None:
     page.post([{"row": 0, "answer": "accept"}])
-    assert [one["row"] for one in page.get("news-0")["verdicts"]] == [0]
+    assert [verdict["row"] for verdict in page.get("news-0")["verdicts"]] == [0]
     _, news = page.post([{"row": 1, "answer": "reject"}], seen=0)
-    assert [one["row"] for one in news["verdicts"]] == [0, 1]
+    assert [verdict["row"] for verdict in news["verdicts"]] == [0, 1]
     assert page.get("news-1")["verdicts"][0]["row"] == 1
 
 
@@ -189,12 +189,12 @@ def test_pictures_are_remembered_up_to_a_size(
     cutter = Cutter(open_session(plain_run(tmp_path)).dataset.images)
     sizes = list[int]()
 
-    def recorded(*arguments: Any) -> bytes:
+    def record(*arguments: Any) -> bytes:
         made = jpeg_of(*arguments)
         sizes.append(len(made))
         return made
 
-    monkeypatch.setattr(cuts, "jpeg_of", recorded)
+    monkeypatch.setattr(cuts, "jpeg_of", record)
     first, second = (0, 0, 100, 100), (50, 50, 150, 150)
     cutter.cut(0, first, 100)
     cutter.cut(0, first, 100)

@@ -24,8 +24,8 @@ def run(tmp_path: Path) -> Path:
 
 
 def lines(run: Path) -> list[dict[str, object]]:
-    found = [json.loads(line) for line in (run / VERDICTS_FILE).read_text().splitlines()]
-    return [{name: one[name] for name in one if name != "digest"} for one in found]
+    document = [json.loads(line) for line in (run / VERDICTS_FILE).read_text().splitlines()]
+    return [{name: one[name] for name in one if name != "digest"} for one in document]
 
 
 def test_a_verdict_is_in_the_file_before_the_answer(run: Path) -> None:
@@ -99,10 +99,10 @@ def test_news_have_the_state_of_the_changed_fixes(run: Path) -> None:
     session.decide([Answer(0, "reject")])
     news = session.news(2)
     assert (news["seen"], news["is_reset"]) == (3, False)
-    assert [(one["row"], one["answer"]) for one in news["verdicts"]] == [(0, "reject")]
+    assert [(verdict["row"], verdict["answer"]) for verdict in news["verdicts"]] == [(0, "reject")]
     session.decide([Answer(0, "undo"), Answer(1, "undo"), Answer(4, "skip")])
     news = session.news(3)
-    result = [(one["row"], one["answer"]) for one in news["verdicts"]]
+    result = [(verdict["row"], verdict["answer"]) for verdict in news["verdicts"]]
     assert result == [(0, "accept"), (1, None), (4, "skip")]
     assert session.news(6) | {"figures": None} == {
         "seen": 6,
@@ -112,7 +112,7 @@ def test_news_have_the_state_of_the_changed_fixes(run: Path) -> None:
     }
     assert session.news(7)["is_reset"]  # more than there are: the file was replaced
     assert session.news(0)["is_reset"]
-    assert [one["row"] for one in session.news(0)["verdicts"]] == [0, 1, 4]
+    assert [verdict["row"] for verdict in session.news(0)["verdicts"]] == [0, 1, 4]
 
 
 def test_a_reload_and_another_session_know_all(run: Path) -> None:
@@ -130,7 +130,7 @@ def test_verdicts_of_others_are_read_and_kept(run: Path) -> None:
     session = open_session(run)
     session.decide([Answer(0, "accept")])
     append_verdicts(run, [Verdict("f5", "reject", mode="import"), Verdict("gone", "accept")])
-    assert [one["row"] for one in session.news(1)["verdicts"]] == [5]
+    assert [verdict["row"] for verdict in session.news(1)["verdicts"]] == [5]
     append_verdicts(run, [Verdict("f6", "reject", mode="import")])
     session.decide([Answer(1, "accept")])
     assert [line["fix"] for line in lines(run)] == ["f0", "f5", "gone", "f6", "f1"]
@@ -148,7 +148,7 @@ def test_verdicts_of_others_at_the_same_moment_are_read(
 
     monkeypatch.setattr("boxmend.web.review.session.append_verdicts", after_another)
     session.decide([Answer(0, "accept")])
-    assert [one["row"] for one in session.news(0)["verdicts"]] == [5, 0]
+    assert [verdict["row"] for verdict in session.news(0)["verdicts"]] == [5, 0]
 
 
 def test_verdicts_of_a_removed_file_are_forgotten(run: Path) -> None:
@@ -163,7 +163,8 @@ def test_verdicts_of_a_removed_file_are_forgotten(run: Path) -> None:
 def test_figures_by_hand(run: Path) -> None:
     session = open_session(run)
     before = session.figures()
-    # Means of .98 .97 .96 .70: .9025 is less than .95, so three are taken, (.98+.97+.96)/3.
+    # Means of 0.98 0.97 0.96 0.70: 0.9025 is less than 0.95, so three are taken:
+    # (0.98 + 0.97 + 0.96) / 3.
     assert (before["number"], before["decided"], before["taken"], before["left"]) == (8, 0, 3, 5)
     assert before["expected"] == pytest.approx(0.97)
     assert before["measured"] == {"all": [0, 0, 0.0, 1.0]}
@@ -173,7 +174,7 @@ def test_figures_by_hand(run: Path) -> None:
     result = [after[name] for name in ("decided", "accepted", "changed", "rejected")]
     assert result == [4, 2, 1, 1]
     assert after["measured"]["all"][:2] == [1, 2]
-    # Wilson: z^2 = 3.84, half width z sqrt(.25/2 + 3.84/16) / (1 + 3.84/2) = 1.184 / 2.92 = .405
+    # Wilson: z^2 = 3.84, half width z sqrt(0.25/2 + 3.84/16) / (1 + 3.84/2) = 1.184 / 2.92 = 0.405
     assert after["measured"]["all"][2:] == pytest.approx([0.0945, 0.9055], abs=1e-3)
 
 
@@ -183,14 +184,14 @@ def test_thresholds_follow_the_verdicts(tmp_path: Path) -> None:
     session = open_session(plain_run(tmp_path, made))
     assert session.figures()["taken"] == 7
     session.decide([Answer(row, "reject") for row in range(4)])
-    # Four rejections speak against the other two of their kind.
+    # Four rejections lower the other two of their kind.
     assert session.figures()["taken"] == 1  # the box
 
 
 def test_the_most_doubtful_repair_most(run: Path) -> None:
     session = open_session(run)
-    # Not taken: .7 .6 .55 .4 .3 (a repair as often as right); taken: .02 .03 and, a box of
-    # half the worth, .04 / 2 (a mistake as often as wrong).
+    # Not taken: 0.7 0.6 0.55 0.4 0.3 (a repair as often as right); taken: 0.02 0.03 and, a box of
+    # half the worth, 0.04 / 2 (a mistake as often as wrong).
     assert session.doubtful() == [3, 4, 5, 6, 7, 1, 0, 2]
     session.decide([Answer(3, "skip"), Answer(4, "accept")])
     assert 4 not in session.doubtful()
@@ -237,10 +238,10 @@ def test_random_checks_are_likely_fixes_and_every_fourth_of_a_queue() -> None:
 def test_errors_that_remain_and_verdicts_that_are_worth_it_by_hand(run: Path) -> None:
     session = open_session(run)
     figures = session.figures()
-    # Not taken: P(wrong) .8 .7 .6 .5 .4; taken with .98 .97 .96.
+    # Not taken: P(wrong) 0.8 0.7 0.6 0.5 0.4; taken with 0.98 0.97 0.96.
     assert figures["remaining"] == pytest.approx({"left": 3.0, "made": 0.09})
     assert (figures["likely"], figures["left"]) == (4, 5)
-    assert figures["worthwhile"] == 5  # .7 .6 .55 .4 .3
+    assert figures["worthwhile"] == 5  # 0.7 0.6 0.55 0.4 0.3
     session.decide([Answer(row, "reject", mode="pattern") for row in range(3, 7)])
     figures = session.figures()
     assert figures["worthwhile"] == 1
@@ -301,5 +302,5 @@ def test_odd_names_are_shown_fit_and_written_as_they_are(run: Path) -> None:
     assert result["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
     assert result["name"] == "run\ufffd"
     session.decide([Answer(row, "accept", label=row) for row in range(3)])
-    assert [one.label for one in read_verdicts(run)] == list(names)
-    assert [one["label"] for one in session.news(0)["verdicts"]] == [0, 1, 2]
+    assert [verdict.label for verdict in read_verdicts(run)] == list(names)
+    assert [verdict["label"] for verdict in session.news(0)["verdicts"]] == [0, 1, 2]

@@ -122,7 +122,8 @@ def test_patterns_are_sorted_by_sureness(visit: Visit) -> None:
     visit.press("p")
     visit.page.locator(".pattern-list").wait_for()
     shares = visit.page.locator(".pattern-list td:nth-child(5)")
-    # a bad box .96, van to bus (.98 .97 .30) / 3, missing .7, spurious .6, duplicate .55, .40
+    # a bad box 0.96, van to bus (0.98 0.97 0.30) / 3, missing 0.7, spurious 0.6,
+    # duplicate 0.55, 0.40
     assert shares.all_inner_texts() == ["0.96", "0.75", "0.70", "0.60", "0.55", "0.40"]
     visit.press("q", "r", "r", "p")  # the two sure ones of van to bus
     last = ".pattern-list tbody tr:last-child"  # van to bus: what is open of it has less than 0.30
@@ -147,8 +148,8 @@ def test_a_pattern_is_confirmed_at_once(visit: Visit) -> None:
     assert visit.text("#confirm-title") == "Accept 2: van to bus?"
     visit.press("Enter")
     lines = visit.written(2)
-    assert {one["fix"] for one in lines} == {"f0", "f1"}
-    assert {(one["verdict"], one["mode"]) for one in lines} == {("accept", "pattern")}
+    assert {line["fix"] for line in lines} == {"f0", "f1"}
+    assert {(line["verdict"], line["mode"]) for line in lines} == {("accept", "pattern")}
     visit.becomes("#accept-all b", "Accept 0 of 1")
     assert visit.page.locator("#accept-all").is_disabled()
     visit.press("Shift+A")
@@ -191,7 +192,7 @@ def test_every_fourth_of_a_queue_is_a_random_check(visit: Visit) -> None:
 
 
 def test_errors_that_remain_and_the_end_of_a_review_are_shown(visit: Visit) -> None:
-    # Errors left: .8 + .7 + .6 + .5 + .4; wrong changes: .02 + .03 + .04.
+    # Errors left: 0.8 + 0.7 + 0.6 + 0.5 + 0.4; wrong changes: 0.02 + 0.03 + 0.04.
     visit.becomes("#remaining", "about 3 errors")
     left = "3 listed errors are left, 0 changes are wrong"
     visit.becomes("#remaining-note", f"if you apply now: {left}")

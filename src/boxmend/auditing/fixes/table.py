@@ -7,7 +7,6 @@ that the fix is right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from pathlib import Path
@@ -18,16 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from boxmend.data.arrow_columns import take_values, to_id_values, to_texts
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.describing import describe
 from boxmend.data.files.atomic import open_atomic
 from boxmend.data.files.digests import encode_parquet
 from boxmend.data.files.parquet import read_parquet
-from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError, UsageError
 
 FIXES_FILE = "fixes.parquet"
 SIDES = ("x1", "y1", "x2", "y2")
+SHOWN_FIRST = (
+    *("kind", "file_name", "annotation_id", "old_label", "new_label", "p_wrong", "p_fix"),
+    *("reason", "fix", "image_id"),
+)
 FORMAT_KEY = b"boxmend_fixes"
 FORMAT_VERSION = b"1"
 BOX_DECIMALS = 2
@@ -53,9 +57,11 @@ KINDS = tuple(Kind)
 KIND_WORDS = {kind.words: kind for kind in Kind}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fixes:
     """Proposed fixes, one row each; an annotation may have several, of different kinds."""
+
+    __repr__ = describe
 
     ids: list[str]  # [f] the same in a later audit
     kinds: NDArray[np.int8]  # [f] Kind
@@ -97,15 +103,15 @@ def write_fixes(path: Path, dataset: Dataset, fixes: Fixes, data_sha256: str) ->
 
 def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
     """Return the fixes as an Arrow table with ids and label names of the dataset."""
-    names = _to_texts(dataset.label_names)
+    names = to_texts(dataset.label_names)
     columns: dict[str, Any] = {
-        "fix": _to_texts(fixes.ids),
-        "kind": _take_values(_to_texts(list(KIND_WORDS)), fixes.kinds),
-        "annotation_id": _take_values(_values(dataset.annotation_ids), fixes.rows),
-        "image_id": _take_values(_values(dataset.images.ids), fixes.image_rows),
-        "file_name": _take_values(_to_texts(dataset.images.file_names), fixes.image_rows),
-        "old_label": _take_values(names, fixes.old_labels),
-        "new_label": _take_values(names, fixes.new_labels),
+        "fix": to_texts(fixes.ids),
+        "kind": take_values(to_texts(list(KIND_WORDS)), fixes.kinds),
+        "annotation_id": take_values(to_id_values(dataset.annotation_ids), fixes.rows),
+        "image_id": take_values(to_id_values(dataset.images.ids), fixes.image_rows),
+        "file_name": take_values(to_texts(dataset.images.file_names), fixes.image_rows),
+        "old_label": take_values(names, fixes.old_labels),
+        "new_label": take_values(names, fixes.new_labels),
     }
     for when, boxes in (("old", fixes.old_boxes), ("new", fixes.new_boxes)):
         columns |= {
@@ -113,13 +119,20 @@ def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
             for k, side in enumerate(SIDES)
         }
     columns |= {
-        "kept_annotation_id": _take_values(_values(dataset.annotation_ids), fixes.kept_rows),
+        "kept_annotation_id": take_values(to_id_values(dataset.annotation_ids), fixes.kept_rows),
         "p_wrong": pa.array(fixes.p_wrong),
         "p_fix": pa.array(fixes.p_fix),
         "iou_gain": pa.array(fixes.iou_gain),
-        "reason": _to_texts(fixes.reasons),
+        "reason": to_texts(fixes.reasons),
     }
     return pa.table(columns)
+
+
+def to_shown_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
+    """Return the fixes as a table for people: what and how probable first, boxes last."""
+    table = to_table(dataset, fixes)
+    others = [name for name in table.column_names if name not in SHOWN_FIRST]
+    return table.select([*SHOWN_FIRST, *others])
 
 
 def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
@@ -151,21 +164,21 @@ def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
 
 
 def _from_table(table: pa.Table, dataset: Dataset) -> Fixes:
-    names, ids = _to_texts(dataset.label_names), _values(dataset.annotation_ids)
+    names, ids = to_texts(dataset.label_names), to_id_values(dataset.annotation_ids)
     if pc.count_distinct(ids).as_py() != len(dataset):
         raise ValueError("several annotations of the dataset share an id; see `boxmend check`")
 
     def boxes(when: str) -> Floats:
         return np.stack([_floats(table[f"{when}_{side}"]) for side in SIDES], axis=1)
 
-    kinds = _find_places(table["kind"], _to_texts(list(KIND_WORDS)))
+    kinds = _find_places(table["kind"], to_texts(list(KIND_WORDS)))
     if (kinds == UNKNOWN).any():
         raise ValueError("a fix has no kind")
     return Fixes(
         ids=table["fix"].to_numpy().tolist(),
         kinds=kinds.astype(np.int8),
         rows=_find_places(table["annotation_id"], ids),
-        image_rows=_find_places(table["image_id"], _values(dataset.images.ids)),
+        image_rows=_find_places(table["image_id"], to_id_values(dataset.images.ids)),
         old_labels=_find_places(table["old_label"], names),
         new_labels=_find_places(table["new_label"], names),
         old_boxes=boxes("old"),
@@ -240,16 +253,6 @@ def _floats(column: pa.ChunkedArray) -> Floats:
     return values
 
 
-def _values(ids: NDArray[Any]) -> pa.Array:
-    """Return ids as numbers or texts."""
-    return _to_texts(ids.tolist()) if ids.dtype == object else pa.array(ids)
-
-
-def _take_values(values: pa.Array, rows: NDArray[np.signedinteger[Any]]) -> pa.Array:
-    """Return values at rows; null for UNKNOWN rows."""
-    return values.take(pa.array(rows, mask=rows == UNKNOWN))
-
-
 def _find_places(column: pa.ChunkedArray, values: pa.Array) -> Rows:
     """Return the places of a column's entries in `values`; UNKNOWN for null.
 
@@ -261,11 +264,3 @@ def _find_places(column: pa.ChunkedArray, values: pa.Array) -> Rows:
         raise KeyError(column.filter(is_unknown)[0].as_py())
     rows: Rows = places.fill_null(UNKNOWN).to_numpy().astype(np.int64)
     return rows
-
-
-def _to_texts(values: Sequence[Any]) -> pa.Array:
-    """Return texts as an Arrow array, with lone surrogates escaped."""
-    try:
-        return pa.array(values, pa.string())
-    except (UnicodeEncodeError, pa.ArrowException, TypeError):  # not all values are valid text
-        return pa.array([escape_surrogates(value) for value in values], pa.string())

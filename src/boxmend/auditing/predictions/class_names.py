@@ -109,6 +109,18 @@ def find_labels(
     return labels, notes + _note_unknown_classes(raw, dataset, labels)
 
 
+def match_documented(raw: RawDetections, dataset: Dataset) -> Rows:
+    """Return the label of each class key [class keys] by name or by the documented numbering.
+
+    A key that means no label gets UNKNOWN.
+    """
+    labels, numbers = _match_names(raw.class_keys, dataset)
+    documented = possible_numberings(dataset, counts_from_zero=raw.counts_from_zero)[0]
+    for key, number in numbers.items():
+        labels[key] = documented.labels.get(number, UNKNOWN)
+    return labels
+
+
 def _match_names(keys: Sequence[Key], dataset: Dataset) -> tuple[Rows, dict[int, int | str]]:
     """Return labels of keys that are class names, and the numbers of the other keys by place."""
     exact = {name: label for label, name in enumerate(dataset.label_names)}

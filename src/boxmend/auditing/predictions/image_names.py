@@ -38,7 +38,7 @@ def possible_namings(
     The second is possible if both ids and file names are numbers and mean different images:
     Ultralytics writes 42 for 000042.jpg, independent of its id.
     """
-    rows = np.array([_find_row(key, catalogue) for key in raw.image_keys], np.int64)
+    rows = np.array([find_row(key, catalogue) for key in raw.image_keys], np.int64)
     plain = ImageNaming("ids and file names", rows)
     if dataset.images.ids.dtype == object:
         return [plain]
@@ -94,7 +94,8 @@ def find_image_sizes(dataset: Dataset, rows: Rows) -> Floats:
     return sizes
 
 
-def _find_row(key: Key, catalogue: Catalogue) -> int:
+def find_row(key: Key, catalogue: Catalogue) -> int:
+    """Return the row of an image; UNKNOWN, or AMBIGUOUS if several images match."""
     row = catalogue.image_row(*key)
     if row == UNKNOWN and isinstance(key[0], str) and (number := _image_number(key)) is not None:
         return catalogue.image_row(number, None)

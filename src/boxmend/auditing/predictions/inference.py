@@ -27,7 +27,7 @@ from boxmend.auditing.predictions.overlap import (
     select_detections,
 )
 from boxmend.auditing.predictions.raw import BoxFormat, RawDetections
-from boxmend.auditing.predictions.resolved import Predictions
+from boxmend.auditing.predictions.resolved import ResolvedPredictions
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
@@ -38,7 +38,7 @@ PERCENT = 100
 
 def infer_meaning(
     raw: RawDetections, dataset: Dataset, catalogue: Catalogue, known: KnownAnnotations
-) -> Predictions:
+) -> ResolvedPredictions:
     """Return the detections of one kind of file with rows and labels of the dataset."""
     scores = _check_scores(raw)
     interpretations = [
@@ -71,7 +71,7 @@ def infer_meaning(
     labels = label_of[raw.classes]
     vectors, vector_notes = order_vectors(raw, labels, dataset)
     kept &= labels != UNKNOWN
-    predictions = Predictions(
+    predictions = ResolvedPredictions(
         image_rows,
         labels,
         scores,

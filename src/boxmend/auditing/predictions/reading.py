@@ -13,7 +13,7 @@ from boxmend.auditing.predictions.locating import list_files, locate_predictions
 from boxmend.auditing.predictions.overlap import usable_annotations
 from boxmend.auditing.predictions.raw import BoxFormat, RawDetections, join_detections
 from boxmend.auditing.predictions.resolved import (
-    Predictions,
+    ResolvedPredictions,
     join_predictions,
     notes_on_images,
     notes_on_scores,
@@ -35,7 +35,7 @@ def read_coco_results(path: str | Path, dataset: Dataset) -> SizedDetections:
     return read_exactly(Path(path), make_catalogue(dataset))
 
 
-def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictions:
+def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> ResolvedPredictions:
     """Read files, label folders and folders of folds into one sorted table.
 
     The meaning of images, classes and boxes is inferred from their overlap with the annotations.

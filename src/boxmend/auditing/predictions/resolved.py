@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.notes import warning
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.describing import describe
 from boxmend.data.files.change_detection import State, ensure_states_unchanged
 from boxmend.data.folds import FoldManifest
 from boxmend.data.types import Floats, Mask, Rows
@@ -21,9 +22,11 @@ SCORE_BITS = 32
 SCORE_STEPS = 2**SCORE_BITS - 1
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
+@dataclass(frozen=True, eq=False, repr=False)
+class ResolvedPredictions:
     """Detections with rows and labels of a dataset, sorted by image and falling score."""
+
+    __repr__ = describe
 
     image_rows: Rows  # [m] of the dataset's images
     labels: Rows  # [m]
@@ -51,7 +54,7 @@ class Predictions:
             default=0.0,
         )
 
-    def take(self, rows: Rows | Mask) -> Predictions:
+    def take(self, rows: Rows | Mask) -> ResolvedPredictions:
         """Return the detections at `rows` (indices, or a mask), in that order."""
         columns: dict[str, Any] = {
             field.name: column[rows]
@@ -61,20 +64,22 @@ class Predictions:
         return replace(self, **columns)
 
 
-def mark_seen_in_training(predictions: Predictions, manifest: FoldManifest) -> Mask:
+def mark_seen_in_training(predictions: ResolvedPredictions, manifest: FoldManifest) -> Mask:
     """Mark detections [m] in images that their detector was trained on, as far as known."""
     own = manifest.folds[predictions.image_rows]
     mark: Mask = (predictions.folds >= 0) & (own >= 0) & (predictions.folds != own)
     return mark
 
 
-def join_predictions(parts: Sequence[Predictions], notes: Sequence[str]) -> Predictions:
+def join_predictions(
+    parts: Sequence[ResolvedPredictions], notes: Sequence[str]
+) -> ResolvedPredictions:
     """Join the predictions of several kinds of files; `notes` come first."""
     vectors = [part.class_scores for part in parts if part.class_scores is not None]
     about = []
     if vectors and len(vectors) < len(parts):
         about = ["class vectors are ignored, since only some of the files have them"]
-    return Predictions(
+    return ResolvedPredictions(
         image_rows=np.concatenate([part.image_rows for part in parts]),
         labels=np.concatenate([part.labels for part in parts]),
         scores=np.concatenate([part.scores for part in parts]),
@@ -85,7 +90,7 @@ def join_predictions(parts: Sequence[Predictions], notes: Sequence[str]) -> Pred
     )
 
 
-def sort_predictions(predictions: Predictions) -> Predictions:
+def sort_predictions(predictions: ResolvedPredictions) -> ResolvedPredictions:
     """Sort predictions so that the order of the files does not matter."""
     # Sorting by one number for image and score is fast; only ties are sorted by all columns.
     keys = (predictions.image_rows << SCORE_BITS) + ((1 - predictions.scores) * SCORE_STEPS).astype(
@@ -103,7 +108,7 @@ def sort_predictions(predictions: Predictions) -> Predictions:
     return predictions.take(order)
 
 
-def notes_on_scores(predictions: Predictions) -> list[str]:
+def notes_on_scores(predictions: ResolvedPredictions) -> list[str]:
     """Warn if detections with low scores are missing, as many tools drop them by default."""
     if len(predictions) < MIN_DETECTIONS or predictions.cut < UNCUT_MIN_SCORE:
         return []
@@ -115,7 +120,7 @@ def notes_on_scores(predictions: Predictions) -> list[str]:
     return [warning(text)]
 
 
-def notes_on_images(predictions: Predictions, dataset: Dataset) -> list[str]:
+def notes_on_images(predictions: ResolvedPredictions, dataset: Dataset) -> list[str]:
     """Return notes on images without detections, and on images that detectors were trained on."""
     notes = []
     num_with_detections, num_images = len(np.unique(predictions.image_rows)), len(dataset.images)

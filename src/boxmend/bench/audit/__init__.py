@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from boxmend.auditing.fixes.choosing import choose_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.predictions import Predictions
+from boxmend.auditing.predictions import ResolvedPredictions
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats
@@ -91,7 +91,7 @@ class AuditFigures:
 
 def measure_audit(
     dataset: Dataset,
-    predictions: Predictions,
+    predictions: ResolvedPredictions,
     truth: KnownTruth,
     audit: AuditLike,
     precision: float,
@@ -121,7 +121,7 @@ def measure_audit(
     )
 
 
-def as_detections(predictions: Predictions) -> Detections:
+def as_detections(predictions: ResolvedPredictions) -> Detections:
     """Return predictions as plain detections."""
     return Detections(
         predictions.image_rows, predictions.labels, predictions.scores, predictions.boxes

@@ -121,13 +121,13 @@ def judge_rows(
 def measure_rest(table: ReviewedTable, latest: Mapping[str, Verdict]) -> dict[str, Rest]:
     """Compare stated and true precision of unjudged fixes that several precisions take."""
     is_open = np.array([fix not in latest for fix in table.fixes.ids], np.bool_)
-    found = {}
+    precisions = {}
     for precision in MEASURED_PRECISIONS:
         chosen = choose_fixes(table.fixes, latest, precision)
         rows = chosen.rows[is_open[chosen.rows]]
-        found[f"{precision:g}"] = _count_rest(table, chosen.p_fix, rows)
+        precisions[f"{precision:g}"] = _count_rest(table, chosen.p_fix, rows)
     rows = np.flatnonzero(is_open & (chosen.p_fix >= MIN_LIKELY_PROBABILITY))
-    return found | {ALL_LIKELY: _count_rest(table, chosen.p_fix, rows)}
+    return precisions | {ALL_LIKELY: _count_rest(table, chosen.p_fix, rows)}
 
 
 def simulate_review(

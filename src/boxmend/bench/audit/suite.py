@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import boxmend
-from boxmend.auditing.predictions import Predictions
+from boxmend.auditing.predictions import ResolvedPredictions
 from boxmend.bench.audit.regimes import Regime
 from boxmend.bench.audit.suite_cell import measure_cell
 from boxmend.data.dataset import Dataset
@@ -37,7 +37,7 @@ class SuiteInputs:
     """The inputs that all cells share."""
 
     dataset: Dataset
-    predictions: Predictions
+    predictions: ResolvedPredictions
     regimes: tuple[Regime, ...]
     seeds: tuple[int, ...]
 

@@ -8,7 +8,7 @@ import numpy as np
 from boxmend.auditing.audit import AuditSettings, audit
 from boxmend.auditing.fixes.choosing import choose_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.predictions import Predictions
+from boxmend.auditing.predictions import ResolvedPredictions
 from boxmend.bench.audit import AuditLike, as_detections
 from boxmend.bench.audit.regimes import Regime
 from boxmend.data.dataset import Dataset
@@ -52,7 +52,7 @@ RATE_OF_KIND = {
 
 
 def measure_cell(
-    dataset: Dataset, predictions: Predictions, regime: Regime, seed: int
+    dataset: Dataset, predictions: ResolvedPredictions, regime: Regime, seed: int
 ) -> dict[str, Any]:
     """Disturb a dataset, run all finders on it, and return their figures as plain data."""
     detections = as_detections(predictions)

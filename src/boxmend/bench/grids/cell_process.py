@@ -123,7 +123,7 @@ def _write_artifacts(folder: Path, job: Job, opened: "OpenRun", truth: "KnownTru
     from boxmend.bench.grids.artifacts import ARTIFACTS_FOLDER, write_artifacts
     from boxmend.web.report.record import RunRecord
 
-    record = RunRecord(job.cell, opened, opened.run.metrics(), truth)
+    record = RunRecord(job.cell, opened, opened.run.read_metrics(), truth)
     try:
         written = write_artifacts(folder / ARTIFACTS_FOLDER, record)
     except Exception as error:

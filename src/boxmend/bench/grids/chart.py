@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from boxmend.bench.grids.table_spec import Column
-from boxmend.bench.grids.tables import Table, TableEntry
+from boxmend.bench.grids.tables import GridTable, TableEntry
 from boxmend.web.charts import axes, drawing, legend, marks, standalone
 from boxmend.web.charts.rows import ROW, row_middle, row_names
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
@@ -53,7 +53,7 @@ class Ruler:
     """Values with a vertical line: those of `baseline` and of `clean`."""
 
 
-def draw_svg(table: Table) -> bytes:
+def draw_svg(table: GridTable) -> bytes:
     """Draw a table as an SVG file, which follows the dark mode of the reader's system."""
     columns, names, points = _select_known(table)
     ruler = _make_ruler(table, [point for line in points for point in line])
@@ -86,7 +86,7 @@ def draw_svg(table: Table) -> bytes:
     return standalone(picture).encode("utf-8", "backslashreplace")
 
 
-def _select_known(table: Table) -> tuple[list[Column], list[str], list[list[Point]]]:
+def _select_known(table: GridTable) -> tuple[list[Column], list[str], list[list[Point]]]:
     """Return the columns and the names of rows that have a figure, and the points."""
     is_compared = table.layout.compare != "none"
     rows = [
@@ -105,7 +105,7 @@ def _select_known(table: Table) -> tuple[list[Column], list[str], list[list[Poin
     return columns, [name for name, _ in known_rows], [line for _, line in known_rows]
 
 
-def _make_point(table: Table, entry: TableEntry) -> Point:
+def _make_point(table: GridTable, entry: TableEntry) -> Point:
     if table.layout.compare == "none":
         if entry.ours is None:
             return Point(paper=entry.paper)
@@ -116,11 +116,11 @@ def _make_point(table: Table, entry: TableEntry) -> Point:
     return Point(gain.value, gain.error, paper, entry.is_best)
 
 
-def _name_error(table: Table) -> str:
+def _name_error(table: GridTable) -> str:
     return "standard deviation" if table.layout.compare == "none" else "standard error"
 
 
-def _make_ruler(table: Table, points: Sequence[Point]) -> Ruler:
+def _make_ruler(table: GridTable, points: Sequence[Point]) -> Ruler:
     if table.layout.compare == "share":
         ticks = (0.0, 0.5, 1.0)
         title = "Share of the lost accuracy recovered: 0 % is baseline, 100 % as good as clean"

@@ -9,7 +9,7 @@ from boxmend.bench.grids.previous_results import result_files
 from boxmend.bench.grids.results import Result, effective_results, read_all_results
 from boxmend.bench.grids.scales import SCALES, fit_layout
 from boxmend.bench.grids.table_spec import TableLayout
-from boxmend.bench.grids.tables import Table, make_table, select_results
+from boxmend.bench.grids.tables import GridTable, make_table, select_results
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.web.text import display_text
 
@@ -31,7 +31,7 @@ class TableRequest:
     """Whether results may differ in more than what the table compares."""
 
 
-def collect_table(layout: TableLayout, choice: TableRequest) -> tuple[Table, list[str]]:
+def collect_table(layout: TableLayout, choice: TableRequest) -> tuple[GridTable, list[str]]:
     """Make a table of the results of one scale; return it with warnings about the files.
 
     Raises a DataError if there are no results, or if they are not comparable, and a UsageError if

@@ -156,7 +156,9 @@ def _collect_versions() -> dict[str, str]:
 
 def _read_speed(run: Run) -> float | None:
     """Return the last images per second in the metrics; None if there are none."""
-    speeds = [line["images_per_second"] for line in run.metrics() if line.get("images_per_second")]
+    speeds = [
+        line["images_per_second"] for line in run.read_metrics() if line.get("images_per_second")
+    ]
     return float(speeds[-1]) if speeds else None
 
 

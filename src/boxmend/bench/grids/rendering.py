@@ -12,7 +12,7 @@ from typing import Any
 from boxmend import __version__
 from boxmend.bench.grids.statistics import Gain
 from boxmend.bench.grids.table_spec import Column, Row
-from boxmend.bench.grids.tables import Table, TableEntry
+from boxmend.bench.grids.tables import GridTable, TableEntry
 from boxmend.bench.grids.wording import (
     GAINS,
     EntryTexts,
@@ -36,7 +36,7 @@ CSV_COLUMNS = (
 )
 
 
-def render_markdown(table: Table) -> str:
+def render_markdown(table: GridTable) -> str:
     """Return the table, its comparison, its legend and its notes as Markdown."""
     parts = [f"### {_escape_markdown(table.layout.title)}", _markdown_table(table, figure_texts)]
     if has_gains(table):
@@ -50,7 +50,7 @@ def render_markdown(table: Table) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def render_csv(table: Table) -> bytes:
+def render_csv(table: GridTable) -> bytes:
     """Return one line per entry as CSV in UTF-8; figures are fractions, and empty if unknown.
 
     A text that a spreadsheet would take for a formula gets an apostrophe in front.
@@ -65,7 +65,7 @@ def render_csv(table: Table) -> bytes:
     return file.getvalue().encode("utf-8", "backslashreplace")
 
 
-def to_plain(table: Table) -> dict[str, Any]:
+def to_plain(table: GridTable) -> dict[str, Any]:
     """Return the table as values for JSON; figures are fractions, and None if unknown."""
     return {
         "table": table.layout.name,
@@ -91,7 +91,7 @@ def to_plain(table: Table) -> dict[str, Any]:
                 "method": row.method,
                 "variant": dict(row.variant),
                 "is_reference": row.is_clean,
-                "squares": {
+                "entries": {
                     column.name: _to_plain_entry(table, row, column, entry)
                     for column, entry in zip(table.layout.columns, line, strict=True)
                 },
@@ -110,12 +110,12 @@ def to_plain(table: Table) -> dict[str, Any]:
     }
 
 
-def render_json(table: Table) -> bytes:
+def render_json(table: GridTable) -> bytes:
     """Return the content of a JSON file with the values of `to_plain`."""
     return encode_json(to_plain(table), indent=2) + b"\n"
 
 
-def render_html(table: Table) -> bytes:
+def render_html(table: GridTable) -> bytes:
     """Return the table as an HTML page that needs no other file, for light and dark screens."""
     from jinja2 import Environment, StrictUndefined
 
@@ -142,7 +142,7 @@ def render_html(table: Table) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _explain_table(table: Table) -> list[str]:
+def _explain_table(table: GridTable) -> list[str]:
     """Return the legend, the columns left out, and the origin of the figures."""
     kept, _ = _collect_texts(table, figure_texts)
     empty = [column.title for column in table.layout.columns if column not in kept]
@@ -150,7 +150,7 @@ def _explain_table(table: Table) -> list[str]:
     return [line for line in (*make_legend(table), left_out, describe_origin(table)) if line]
 
 
-def has_gains(table: Table) -> bool:
+def has_gains(table: GridTable) -> bool:
     """Return whether an entry has a recovered share or a difference."""
     return any(
         entry.gain is not None or entry.paper_gain is not None
@@ -160,7 +160,7 @@ def has_gains(table: Table) -> bool:
 
 
 def _collect_texts(
-    table: Table, to_texts: Callable[[TableEntry], EntryTexts], gains: bool = False
+    table: GridTable, to_texts: Callable[[TableEntry], EntryTexts], gains: bool = False
 ) -> tuple[list[Column], list[tuple[str, Row, list[EntryTexts]]]]:
     """Return the columns with content, and the titles and entries of the rows.
 
@@ -179,7 +179,7 @@ def _collect_texts(
 
 
 def _markdown_table(
-    table: Table, to_texts: Callable[[TableEntry], EntryTexts], gains: bool = False
+    table: GridTable, to_texts: Callable[[TableEntry], EntryTexts], gains: bool = False
 ) -> str:
     columns, rows = _collect_texts(table, to_texts, gains)
     lines = [["", *(_escape_markdown(column.title) for column in columns)]]
@@ -209,7 +209,7 @@ def _markdown_entry(texts: EntryTexts) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _to_fields(table: Table, row: Row, column: Column, entry: TableEntry) -> dict[str, Any]:
+def _to_fields(table: GridTable, row: Row, column: Column, entry: TableEntry) -> dict[str, Any]:
     ours, gain = entry.ours, entry.gain or Gain(None, None, (), ())
     is_noisy = not row.is_clean
     return {
@@ -236,7 +236,9 @@ def _to_fields(table: Table, row: Row, column: Column, entry: TableEntry) -> dic
     }
 
 
-def _to_plain_entry(table: Table, row: Row, column: Column, entry: TableEntry) -> dict[str, Any]:
+def _to_plain_entry(
+    table: GridTable, row: Row, column: Column, entry: TableEntry
+) -> dict[str, Any]:
     fields = _to_fields(table, row, column, entry)
     for name in ("table", "scale", "row", "column", "labels", "boxes", "compared"):
         del fields[name]

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from msgspec import DecodeError, Meta, Struct, ValidationError, convert, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from boxmend.bench.grids.upgrade import FORMAT, upgrade_line
+from boxmend.bench.grids.upgrade import FORMAT_VERSION, upgrade_line
 from boxmend.data.files.atomic import wrap_os_errors
 from boxmend.data.files.digests import add_json_digest, verify_json_lines
 from boxmend.data.files.locks import lock_handle
@@ -103,7 +103,7 @@ class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     error: str | None = None
     """Why the cell failed; None if it did not fail."""
     attempt: Annotated[int, Meta(ge=1)] = 1
-    format: Literal[2] = FORMAT
+    format: Literal[2] = FORMAT_VERSION
     """The format of the line. Lines of format 1 are read with the present names; other formats are
     refused."""
 

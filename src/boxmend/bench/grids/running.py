@@ -3,10 +3,8 @@
 import json
 import math
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +28,7 @@ from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, append_result
 from boxmend.bench.grids.time_left import Pace, seconds_left
 from boxmend.data.files.reading import open_file
+from boxmend.training.stopping import stop_signals
 
 POLL_SECONDS = 0.5
 TAIL_BYTES = 4096  # of metrics.jsonl that are read
@@ -98,7 +97,8 @@ def run_grid(
     After `stop_after` seconds no further cell starts, and running cells come to their end.
     """
     until = math.inf if stop_after is None else time.monotonic() + stop_after
-    with _stop_requests() as requests:
+    requests: list[int] = []
+    with stop_signals(requests.append):
         grid = _Grid(plan, executor, retry_failed)
         while not grid.is_over and not requests:
             grid.is_closing = time.monotonic() >= until
@@ -321,21 +321,3 @@ def _last_metrics(path: Path) -> dict[str, Any]:
         if isinstance(record, dict):
             metrics |= record
     return metrics
-
-
-@contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """Yield a list to which SIGTERM and Ctrl-C add."""
-    requests: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield requests
-        return
-    previous = {
-        number: signal.signal(number, lambda received, frame: requests.append(received))
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield requests
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -44,7 +44,7 @@ class TableEntry:
 
 
 @dataclass(frozen=True)
-class Table:
+class GridTable:
     """All entries of a layout, row by row."""
 
     layout: TableLayout
@@ -83,7 +83,7 @@ def make_table(
     results: Sequence[Result],
     metric: str | None = None,
     differences: tuple[ResultDifference, ...] = (),
-) -> Table:
+) -> GridTable:
     """Build the table of a layout from results of one scale, one per cell.
 
     `differences` are those that `comparability` lists. Raises a UsageError if no result has the
@@ -110,7 +110,9 @@ def make_table(
     _add_comparisons(layout, entries)
     scale = selected[0].scale if selected else ""
     all_entries = tuple(tuple(line) for line in entries)
-    return Table(layout, scale, shown_metric, all_entries, records, tuple(selected), differences)
+    return GridTable(
+        layout, scale, shown_metric, all_entries, records, tuple(selected), differences
+    )
 
 
 def get_figure(result: Result, place: str) -> float | None:

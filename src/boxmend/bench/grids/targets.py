@@ -12,7 +12,7 @@ from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.statistics import Gain, mean_difference
 from boxmend.bench.grids.table_spec import TWO_STAGE, noise_rate
-from boxmend.bench.grids.tables import Table, TableEntry, get_figure, make_table
+from boxmend.bench.grids.tables import GridTable, TableEntry, get_figure, make_table
 
 CLEAN_NOISE = "label0-box0"
 MIN_SEEDS = 3
@@ -66,7 +66,9 @@ def evaluate_targets(results: Sequence[Result]) -> list[AccuracyTarget]:
     ]
 
 
-def _check_share(table: Table, noise: str, least: float, method: str = "mend") -> AccuracyTarget:
+def _check_share(
+    table: GridTable, noise: str, least: float, method: str = "mend"
+) -> AccuracyTarget:
     gain = _get_entry(table, method, noise).gain
     what = f"the loss at {_format_noise(noise)}"
     if method == "mend":
@@ -86,7 +88,7 @@ def _check_share(table: Table, noise: str, least: float, method: str = "mend") -
     )
 
 
-def _check_published_goals(table: Table) -> Iterator[AccuracyTarget]:
+def _check_published_goals(table: GridTable) -> Iterator[AccuracyTarget]:
     """Yield the shares of the paper as goals."""
     for noise in MIN_SHARES:
         theirs = _get_entry(table, "mend-paper", noise).paper_gain
@@ -96,7 +98,7 @@ def _check_published_goals(table: Table) -> Iterator[AccuracyTarget]:
             yield replace(target, what=what, is_goal=True)
 
 
-def _check_harm(table: Table) -> AccuracyTarget:
+def _check_harm(table: GridTable) -> AccuracyTarget:
     target = AccuracyTarget(
         "`mend` does no harm on clean data",
         f"a loss below its standard error, or below {100 * MAX_HARM:.1f} AP50",
@@ -114,7 +116,7 @@ def _check_harm(table: Table) -> AccuracyTarget:
     )
 
 
-def _check_rivals(table: Table, results: Sequence[Result]) -> AccuracyTarget:
+def _check_rivals(table: GridTable, results: Sequence[Result]) -> AccuracyTarget:
     """Compare `mend` with the method that is furthest ahead; final with all cells of `core`."""
     target = AccuracyTarget(
         "no other method is ahead of `mend`", f"a lead of at most {100 * MAX_LEAD:.1f} AP50"
@@ -148,7 +150,7 @@ def _check_rivals(table: Table, results: Sequence[Result]) -> AccuracyTarget:
 
 
 def _group_by_noise(
-    table: Table, results: Sequence[Result]
+    table: GridTable, results: Sequence[Result]
 ) -> dict[str, dict[str, dict[int, float]]]:
     """Return AP50 by noise, method with variant, and seed, without variants of `mend`."""
     values: dict[str, dict[str, dict[int, float]]] = {}
@@ -169,7 +171,7 @@ def _group_by_noise(
     return values
 
 
-def _check_rates(table: Table, results: Sequence[Result]) -> AccuracyTarget:
+def _check_rates(table: GridTable, results: Sequence[Result]) -> AccuracyTarget:
     """Return the worst label-noise estimate of `mend`; final with all cells of `core`."""
     target = AccuracyTarget(
         "`auto` estimates the label-noise rate", f"within {100 * MAX_RATE_ERROR:.0f} points"
@@ -201,13 +203,13 @@ def _format_gain(gain: Gain, unit: str, number_format: str) -> str:
     return f"{number_format.format(100 * gain.value)}{error} {unit} ({len(gain.seeds)})"
 
 
-def _list_cells(table: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
+def _list_cells(table: GridTable, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
     """Return the cells of a comparison."""
     cells = [cell for row in rows for cell in _get_entry(table, row, noise).cells]
     return tuple(cell for cell in cells if int(cell.rpartition("-")[2]) in gain.seeds)
 
 
-def _get_entry(table: Table, row: str, column: str) -> TableEntry:
+def _get_entry(table: GridTable, row: str, column: str) -> TableEntry:
     names = [column.name for column in table.layout.columns]
     lines = {layout_row.name: line for layout_row, line in table.lines()}
     return lines[row][names.index(column)]

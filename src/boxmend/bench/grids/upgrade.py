@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from boxmend.runs.settings.renamed import rename_dotted, rename_settings
 
-FORMAT: Final = 2
+FORMAT_VERSION: Final = 2
 """Of a line of results. Lines of format 1 differ by names alone."""
 RENAMED_KEYS: dict[str, str] = {}
 """The present name of each renamed key of a line by its earlier dotted name, like
@@ -18,7 +18,7 @@ def upgrade_line(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return a line of results in today's format; a line of no known format does not change."""
     if line.get("format", 1) != 1:
         return dict(line)
-    upgraded = {**_rename_keys(line), "format": FORMAT}
+    upgraded = {**_rename_keys(line), "format": FORMAT_VERSION}
     if isinstance(upgraded.get("cell"), str):
         upgraded["cell"] = upgraded["cell"].replace(*RENAMED_VARIANT)
     for part, rename in (("settings", rename_settings), ("variant", rename_dotted)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.scales import SCALES
 from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, Row, cell_specs
-from boxmend.bench.grids.tables import MENDING, Table, TableEntry, is_comparable, is_rival
+from boxmend.bench.grids.tables import MENDING, GridTable, TableEntry, is_comparable, is_rival
 from boxmend.web.text import display_text
 
 METRICS = {
@@ -73,7 +73,7 @@ def format_percent(fraction: float) -> str:
     return f"{100 * fraction:.1f}"
 
 
-def row_title(table: Table, number: int) -> str:
+def row_title(table: GridTable, number: int) -> str:
     """Return the name of a row, with a mark if its results differ from the others."""
     cells = set(_list_entry_cells(table.entries[number]))
     others = {
@@ -85,7 +85,7 @@ def row_title(table: Table, number: int) -> str:
     return table.layout.rows[number].name + (MIXED_MARK if cells & others else "")
 
 
-def column_note(table: Table) -> str:
+def column_note(table: GridTable) -> str:
     """Return the explanation of the columns."""
     columns = table.layout.columns
     kinds = {(column.labels or "", column.boxes or "") for column in columns}
@@ -101,7 +101,7 @@ def column_note(table: Table) -> str:
     return "; ".join(words) + "."
 
 
-def make_legend(table: Table) -> list[str]:
+def make_legend(table: GridTable) -> list[str]:
     """Return the lines that explain how to read a table."""
     metrics = dict.fromkeys(
         table.metric_of(row, column)
@@ -135,7 +135,7 @@ def make_legend(table: Table) -> list[str]:
     return lines
 
 
-def describe_origin(table: Table) -> str:
+def describe_origin(table: GridTable) -> str:
     """Describe the scale, hardware and versions of the results; empty without results."""
     if not table.results:
         return ""
@@ -150,7 +150,7 @@ def describe_origin(table: Table) -> str:
     return f"Scale {table.scale}, {number}; {trainings}; {hardware}; {versions}.{toys}"
 
 
-def _count_planned_cells(table: Table) -> int:
+def _count_planned_cells(table: GridTable) -> int:
     """Return the number of cells of the table for the seeds of the results."""
     seeds = {result.seed for result in table.results}
     planned = {
@@ -160,11 +160,11 @@ def _count_planned_cells(table: Table) -> int:
     return len(planned) * len(seeds)
 
 
-def _is_toys(table: Table) -> bool:
+def _is_toys(table: GridTable) -> bool:
     return table.scale in SCALES and SCALES[table.scale].is_embedded
 
 
-def make_notes(table: Table) -> list[str]:
+def make_notes(table: GridTable) -> list[str]:
     """Return the notes below a table: failed cells, missing comparisons and mixed results."""
     records = table.published
     lines = list(records.notes) if records else []
@@ -180,7 +180,7 @@ def make_notes(table: Table) -> list[str]:
     return lines
 
 
-def _note_failures(table: Table) -> Iterator[str]:
+def _note_failures(table: GridTable) -> Iterator[str]:
     failed = [
         f"{result.cell} ({display_text(result.error.strip().partition(chr(10))[0], 80)})"
         for result in table.results
@@ -190,7 +190,7 @@ def _note_failures(table: Table) -> Iterator[str]:
         yield f"Failed: {_list_cells(failed)}."
 
 
-def _note_missing_figures(table: Table) -> Iterator[str]:
+def _note_missing_figures(table: GridTable) -> Iterator[str]:
     cells = dict.fromkeys(
         cell for line in table.entries for entry in line for cell in entry.without
     )
@@ -198,7 +198,7 @@ def _note_missing_figures(table: Table) -> Iterator[str]:
         yield f"Done, but without the figure shown: {_list_cells(list(cells))}."
 
 
-def _note_missing_comparisons(table: Table) -> Iterator[str]:
+def _note_missing_comparisons(table: GridTable) -> Iterator[str]:
     """Yield a note for each column that lacks the rows to compare with."""
     sides = ["baseline", "clean"] if table.layout.compare == "share" else ["baseline"]
     rows = {row.name: line for row, line in table.lines()}
@@ -216,11 +216,11 @@ def _note_missing_comparisons(table: Table) -> Iterator[str]:
             yield f"Not compared at {column.title}: {' and '.join(missing)} not run yet."
 
 
-def _get_row(table: Table, name: str) -> Row:
+def _get_row(table: GridTable, name: str) -> Row:
     return next(row for row in table.layout.rows if row.name == name)
 
 
-def _note_left_out_seeds(table: Table) -> Iterator[str]:
+def _note_left_out_seeds(table: GridTable) -> Iterator[str]:
     """Yield a note about comparisons whose sides have different seeds."""
     rows = [
         row.name

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from boxmend.data.boxes import compute_iou, is_close
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.describing import describe
 from boxmend.data.diff.images import number_image_pairs, pair_images
 from boxmend.data.diff.pairing import Side, pair_annotations
 from boxmend.data.types import Box, Rows
@@ -43,9 +44,11 @@ class Difference:
     """Changed flags of the new annotation: "crowd", "not crowd", "difficult", "not difficult"."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The result of `compare`; an annotation with a changed label and box counts in both."""
+
+    __repr__ = describe
 
     same: int
     label_changed: int

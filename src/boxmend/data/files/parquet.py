@@ -49,7 +49,7 @@ def _read_footer(path: Path, file: BinaryIO) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
     except UnicodeDecodeError as error:
-        message = f"{path}: the name of a column is not valid UTF-8; write the file anew"
+        message = f"{path}: the name of a column is not valid UTF-8; write the file again"
         raise DataError(message) from error
 
 

@@ -88,7 +88,8 @@ def _read_one(address: str, options: ReadOptions, group: int) -> Dataset:
     path, split = split_address(address)
     dataset = FORMATS[detect_format(path)].read(path, split, options)
     for source in dataset.sources:
-        source.group = group
+        source.group, source.address = group, address
+        source.images_folder = None if options.images is None else str(options.images)
     return dataset
 
 

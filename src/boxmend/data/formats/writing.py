@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.data.dataset import Dataset, Source
+from boxmend.data.describing import describe
 from boxmend.data.files.staging import stage_folder
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats import FORMATS
@@ -39,9 +40,11 @@ class WriteOptions:
                 raise UsageError(f"{name} must be one of {', '.join(choices)}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SaveResult:
     """The result of writing a dataset."""
+
+    __repr__ = describe
 
     out: Path
     format: str

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from boxmend.data.boxes import compute_areas
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.describing import describe
 from boxmend.data.detections import Detections
 from boxmend.data.noise.boxes import BOX_NOISES, disturb_boxes, image_sizes
 from boxmend.data.noise.counts import choose_missing, duplicate_annotations, join_added
@@ -37,13 +38,15 @@ from boxmend.data.types import Floats, Rows
 from boxmend.errors import UsageError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Noisy:
     """A disturbed dataset, its truth, and the counts of what was disturbed.
 
     Changed labels and boxes are counted among the kept annotations only, so no annotation counts
     both as missing or duplicate and as changed.
     """
+
+    __repr__ = describe
 
     dataset: Dataset
     truth: Truth

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN
+from boxmend.data.describing import describe
 from boxmend.data.files.digests import encode_parquet
 from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Ids
@@ -56,12 +57,14 @@ class Origin(IntEnum):
     DUPLICATE = 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Truth:
     """Columns with one row per annotation of the clean and the noisy dataset together.
 
     Without the missing annotations, the rows are those of the noisy dataset, in its order.
     """
+
+    __repr__ = describe
 
     label_names: tuple[str, ...]
     annotation_ids: Ids  # in the noisy dataset; undefined where `is_missing`

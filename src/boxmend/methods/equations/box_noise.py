@@ -42,6 +42,10 @@ class BoxNoiseConstants:
     typical_error_sides: float = 0.13  # standard deviation of d, where it was not measured
     # Density of d at any distance: a vote that far away belongs to another object.
     stray_density: float = 1e-6
+    min_noise_sides: float = 1e-3  # instead of N = 0, by which the densities are divided
+    min_density: float = 1e-12  # of a bin, whose logarithm is taken
+    interval_probabilities: tuple[float, float] = (0.025, 0.975)  # of N below `low` and `high`
+    at_border_pixels: float = 1.0  # an edge that near to the border counts as at the border
     # Share of the edges annotated at the border that truly end there: 0.45 to 0.51 on VOC at 40 %.
     border_hold_share: float = 0.5
     # `border_share` is 0.77 to 0.94 on VOC, and 0.31 to 0.48 where no object reaches the border.
@@ -236,7 +240,7 @@ def extend_past_border(
 
 def _is_at_border(annotated: Tensor, image_sizes: Tensor) -> Tensor:
     """Mark the edges within one pixel of the border; [B, A, 4]."""
-    return _distance_to_border(annotated, image_sizes) <= 1
+    return _distance_to_border(annotated, image_sizes) <= BOX_NOISE.at_border_pixels
 
 
 def _distance_to_border(boxes: Tensor, image_sizes: Tensor) -> Tensor:
@@ -247,7 +251,8 @@ def _distance_to_border(boxes: Tensor, image_sizes: Tensor) -> Tensor:
 
 def _expected_shift(difference: Tensor, noise: float | Tensor, error: float | Tensor) -> Tensor:
     """Return E[u | x] with x the difference and u within -N .. N; same shape."""
-    width = torch.as_tensor(noise, dtype=torch.float64, device=difference.device).clamp(min=1e-3)
+    width = torch.as_tensor(noise, dtype=torch.float64, device=difference.device)
+    width = width.clamp(min=BOX_NOISE.min_noise_sides)
     narrow_share, wide_factor = BOX_NOISE.narrow_share, SHARED.wide_factor
     narrow = error / math.sqrt(narrow_share + (1 - narrow_share) * wide_factor**2)
     size = difference.abs()  # the tails of the normal distribution are exact on one side only
@@ -271,9 +276,10 @@ def _interval(probabilities: Tensor) -> tuple[float, float]:
     """Return the central 95 % interval of N, out to the edges of the grid's cells."""
     noises = SHARED.noises_sides
     half = (noises[1] - noises[0]) / 2
+    at_low, at_high = BOX_NOISE.interval_probabilities
     below = probabilities.cumsum(0)
-    first = int((below > 0.025).nonzero()[0])
-    last = int((below >= 0.975).nonzero()[0])
+    first = int((below > at_low).nonzero()[0])
+    last = int((below >= at_high).nonzero()[0])
     return max(noises[first] - half, 0.0), noises[last] + half
 
 
@@ -282,7 +288,7 @@ def _fit(counts: Tensor, narrow: float) -> Tensor:
     shapes = _shapes()  # [2, N, S, NUM_BINS]
     errors = narrow * shapes[0] + (1 - narrow) * shapes[1]
     densities = [
-        ((1 - share) * errors + share * SHARED.bin_width_sides).clamp(min=1e-12)
+        ((1 - share) * errors + share * SHARED.bin_width_sides).clamp(min=BOX_NOISE.min_density)
         for share in BOX_NOISE.stray_shares
     ]
     likelihoods = torch.stack([density.log() @ counts for density in densities]).amax(0)
@@ -301,7 +307,7 @@ def _shapes() -> Tensor:
 
 def _distribution(edges: Tensor, noises: Tensor, scales: Tensor) -> Tensor:
     """Return P(U(-N, N) + normal < x): the normal distribution averaged over a window of 2 N."""
-    width = noises.clamp(min=1e-3)  # far narrower than a bin: practically no noise
+    width = noises.clamp(min=BOX_NOISE.min_noise_sides)  # far narrower than a bin
     upper, lower = (edges + width) / scales, (edges - width) / scales
     return scales / (2 * width) * (_normal_cdf_integral(upper) - _normal_cdf_integral(lower))
 

@@ -19,10 +19,17 @@ from boxmend.methods.equations.evidence import TINY
 
 @dataclass(frozen=True)
 class LabelNoiseConstants:
-    """Ranges and limits of the fits."""
+    """Ranges, priors and limits of the fits."""
 
     max_rate: float = 0.95
     tau_range: tuple[float, float] = (0.1, 10.0)
+    prior_rate: float = 0.3  # of the pseudo-annotations
+    prior_annotations: float = 4.0  # pseudo-annotations that decide where annotations are few
+    prior_annotations_per_class: float = 10.0  # the same for each row of a full matrix
+    em_rounds: int = 100  # of expectation and maximisation
+    num_alternations: int = 3  # fits of matrix and tau in turn; both converge within three
+    em_rounds_per_alternation: int = 40
+    min_entry: float = 1e-6  # initial T[c, y]; an entry that starts at 0 would stay 0
     # Half of the 95 % quantile of chi squared with one degree of freedom.
     interval_drop: float = 1.92
     max_annotations: int = 50_000  # enough to determine the rate to 0.002
@@ -62,7 +69,10 @@ def log_likelihood(probabilities: Tensor, labels: Tensor, transition: Tensor, ta
 
 
 def fit_rate_and_temperature(
-    probabilities: Tensor, labels: Tensor, previous: float = 0.3, strength: float = 4.0
+    probabilities: Tensor,
+    labels: Tensor,
+    previous: float = LABEL_NOISE.prior_rate,
+    strength: float = LABEL_NOISE.prior_annotations,
 ) -> tuple[float, float]:
     """Fit R and tau of symmetric noise by maximum likelihood. Returns (R, tau).
 
@@ -142,8 +152,8 @@ def fit_transition(
     labels: Tensor,
     prior: Tensor,
     tau: float = 1.0,
-    strength: float = 10.0,
-    rounds: int = 100,
+    strength: float = LABEL_NOISE.prior_annotations_per_class,
+    rounds: int = LABEL_NOISE.em_rounds,
 ) -> Tensor:
     """Fit a full transition matrix by expectation-maximisation. Returns T [C, C].
 
@@ -153,7 +163,7 @@ def fit_transition(
     probabilities, labels = _sample(probabilities, labels)
     classes = (tau * _logs(probabilities)).softmax(-1)  # pi, [n, C]
     prior_counts = strength * prior.double()
-    matrix = prior.double().clamp(min=1e-6)  # an entry that starts at 0 would stay 0
+    matrix = prior.double().clamp(min=LABEL_NOISE.min_entry)
     for _ in range(rounds):
         joint = classes * matrix.T[labels]  # pi_i(c) T[c, y_i]
         posteriors = joint / joint.sum(1, keepdim=True).clamp(min=TINY)  # q_i(c)
@@ -163,7 +173,9 @@ def fit_transition(
     return matrix.to(prior.dtype)
 
 
-def fit_noise_model(probabilities: Tensor, labels: Tensor, previous: float = 0.3) -> NoiseModel:
+def fit_noise_model(
+    probabilities: Tensor, labels: Tensor, previous: float = LABEL_NOISE.prior_rate
+) -> NoiseModel:
     """Fit R and tau, and a full matrix if the evidence supports one.
 
     Takes p [n, C] and labels [n]. The full matrix has C (C - 1) free entries instead of one rate.
@@ -188,15 +200,16 @@ def fit_noise_model(probabilities: Tensor, labels: Tensor, previous: float = 0.3
 def _fit_transition_and_temperature(
     probabilities: Tensor, labels: Tensor, matrix: Tensor, tau: float
 ) -> tuple[Tensor, float]:
-    """Fit the matrix and tau in turn; both converge within three rounds."""
+    """Fit the matrix and tau in turn."""
     prior, logs = matrix, _logs(probabilities)
 
     def value(log_tau: float) -> float:
         fit = _log_likelihood(logs, labels, matrix.double(), math.exp(log_tau))
         return float(fit) + _log_prior(log_tau)
 
-    for _ in range(3):
-        matrix = fit_transition(probabilities, labels, prior, tau, rounds=40)
+    rounds = LABEL_NOISE.em_rounds_per_alternation
+    for _ in range(LABEL_NOISE.num_alternations):
+        matrix = fit_transition(probabilities, labels, prior, tau, rounds=rounds)
         tau = math.exp(_argmax(value, *map(math.log, LABEL_NOISE.tau_range)))
     return matrix, tau
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from boxmend.methods.equations.evidence import TINY
 from boxmend.methods.equations.label_noise import (
+    LABEL_NOISE,
     NoiseModel,
     fit_noise_model,
     fit_rate_and_temperature,
@@ -33,10 +34,12 @@ class PrescreenConstants:
     num_rounds: int = 2  # of training and fitting after the decay is chosen; a third has no effect
     max_train_annotations: int = 30_000  # with more only time and memory grow
     max_lbfgs_steps: int = 60
+    lbfgs_history: int = 10  # steps
+    gradient_tolerance: float = 1e-5  # of L-BFGS
+    change_tolerance: float = 1e-6  # of L-BFGS
     annotations_per_chunk: int = 8192  # whose features are in single precision at a time
-    feature_norm: float = (
-        10.0  # root mean square of a row, so that the same decays suit all features
-    )
+    # Root mean square of a row, so that the same decays suit all features.
+    feature_norm: float = 10.0
     # Gain in log-likelihood over the class shares alone; with less the rate is arbitrary.
     min_log_likelihood_gain: float = 10.0
     anchor_share: float = 0.1  # of a label's annotations
@@ -54,7 +57,7 @@ class Belief(NamedTuple):
 
     known_rate: float | None = None  # of symmetric noise; only tau is then fitted
     full: bool = True  # whether to consider a full matrix
-    previous: float = 0.3  # initial rate if none is known
+    previous: float = LABEL_NOISE.prior_rate  # initial rate if none is known
     decays: tuple[float, ...] = PRESCREEN.decays  # to choose from, from strong to weak
 
 
@@ -269,9 +272,9 @@ def _train_classifier(rows: _Rows, transition: Tensor, decay: float, start: Tens
     optimizer = torch.optim.LBFGS(
         [weights],
         max_iter=PRESCREEN.max_lbfgs_steps,
-        history_size=10,
-        tolerance_grad=1e-5,
-        tolerance_change=1e-6,
+        history_size=PRESCREEN.lbfgs_history,
+        tolerance_grad=PRESCREEN.gradient_tolerance,
+        tolerance_change=PRESCREEN.change_tolerance,
         line_search_fn="strong_wolfe",
     )
 

@@ -12,6 +12,7 @@ docs/methods/co-teaching.md lists them:
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -39,8 +40,17 @@ from boxmend.runs.settings import CoTeachingSettings
 
 NETWORKS = ("a", "b")
 SUFFIXES = ("", "_b")  # of the names of their losses
-DEFAULT_FORGET_RATE = 0.2  # tau if the label noise is unknown, or 0 while boxes are noisy
-MIN_MEDIAN_LOSS = 1e-6  # losses are divided by a median, which has to be positive
+
+
+@dataclass(frozen=True)
+class CoTeachingConstants:
+    """The default of tau, and a limit of the ranks."""
+
+    default_forget_rate: float = 0.2  # if the label noise is unknown, or 0 while boxes are noisy
+    min_median_loss: float = 1e-6  # losses are divided by a median, which has to be positive
+
+
+CO_TEACHING = CoTeachingConstants()
 
 
 def needs_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
@@ -54,7 +64,7 @@ def forget_rate(setting: float | None, rates: Rates) -> float:
         return setting
     if rates.label:
         return rates.label
-    return 0.0 if rates == Rates(0, 0) else DEFAULT_FORGET_RATE
+    return 0.0 if rates == Rates(0, 0) else CO_TEACHING.default_forget_rate
 
 
 def forget_share(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSettings) -> float:
@@ -94,8 +104,8 @@ def object_losses(output: RoiOutput, rois: RoiSample, is_own: Tensor, kind: str)
     off = F.smooth_l1_loss(deltas, rois.deltas.float(), beta=beta, reduction="none").sum(-1)
     number = is_own.sum(-1)  # [B, A]
 
-    def mean(each: Tensor) -> Tensor:
-        return torch.where(is_own, each[:, None], 0).sum(-1) / number.clamp(min=1)
+    def mean(tensor: Tensor) -> Tensor:
+        return torch.where(is_own, tensor[:, None], 0).sum(-1) / number.clamp(min=1)
 
     return ObjectLosses(mean(entropy), mean(off), number > 0)
 
@@ -117,7 +127,7 @@ def relative_losses(measured: ObjectLosses, batch: ObjectLosses) -> Tensor:
     total = torch.zeros_like(measured.classes)
     for name in ("classes", "boxes"):
         median = masked_median(getattr(batch, name), batch.is_measured)
-        total = total + getattr(measured, name) / median.clamp(min=MIN_MEDIAN_LOSS)
+        total = total + getattr(measured, name) / median.clamp(min=CO_TEACHING.min_median_loss)
     return total
 
 

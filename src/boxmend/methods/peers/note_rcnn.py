@@ -22,6 +22,7 @@ The box regression trains on seeds only. The first stage of the detector trains 
 
 import math
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -55,13 +56,22 @@ from boxmend.methods.steps import (
 )
 from boxmend.runs.settings import NoteRcnnSettings
 
-MAX_SEED_SHARE = 0.5  # of a label's annotations
 MIXED, SEED, DISTILLED = range(3)  # the classifiers, in the detector's order
 LOSS_NAMES = ("roi_classes", "roi_seed", "roi_distilled")
 """By classifier; the first is the name of the classification loss in other methods."""
 EQUAL_SHARES, FIRST_ONLY = (1 / 3, 1 / 3, 1 / 3), (1.0, 0.0, 0.0)
 """Shares of each classifier's gradient that reach the layers below; they add up to 1."""
-ROUNDING = 1e-9  # so that a share of 0.4 of 5 is 2 in floating point
+
+
+@dataclass(frozen=True)
+class NoteRcnnConstants:
+    """The limits of the choice of seeds."""
+
+    max_seed_share: float = 0.5  # of a label's annotations
+    rounding_annotations: float = 1e-9  # so that a share of 0.4 of 5 is 2 in floating point
+
+
+NOTE_RCNN = NoteRcnnConstants()
 
 
 class Seeds(NamedTuple):
@@ -242,7 +252,8 @@ def seed_share(settings: NoteRcnnSettings, rates: Rates) -> float:
     """Return the share of seeds: the setting, else rho = min(0.5, 1 - label noise)."""
     if settings.seed_share is not None:
         return settings.seed_share
-    return MAX_SEED_SHARE if rates.label is None else min(MAX_SEED_SHARE, 1 - rates.label)
+    limit = NOTE_RCNN.max_seed_share
+    return limit if rates.label is None else min(limit, 1 - rates.label)
 
 
 def num_plain_epochs(share: float, num_epochs: int) -> int:
@@ -263,7 +274,7 @@ def lowest_of_each_label(losses: Tensor, labels: Tensor, share: float, num_label
     order = order[labels[order].argsort(stable=True)]  # by label, then by loss
     sizes = labels.bincount(minlength=num_labels + 1)  # [C + 1]
     rank = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[labels[order]]
-    num_chosen = (share * sizes.double() - ROUNDING).ceil()
+    num_chosen = (share * sizes.double() - NOTE_RCNN.rounding_annotations).ceil()
     num_chosen[num_labels] = 0
     chosen = torch.zeros_like(is_known)
     chosen[order] = rank < num_chosen[labels[order]]

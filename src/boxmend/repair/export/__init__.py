@@ -14,6 +14,7 @@ import numpy as np
 
 from boxmend.auditing.fixes.run_fixes import has_fixes
 from boxmend.data.dataset import Dataset
+from boxmend.data.describing import describe
 from boxmend.data.files.digests import add_json_digest
 from boxmend.data.files.json_text import encode_json_by_line
 from boxmend.data.files.staging import ensure_vacant, stage_folder
@@ -79,9 +80,11 @@ class ExportOptions:
             raise UsageError(f"--image-prefix is for label-studio; {to} opens image files")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exported:
     """The result of `export`."""
+
+    __repr__ = describe
 
     out: Path
     to: str

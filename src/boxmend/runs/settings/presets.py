@@ -97,13 +97,13 @@ def _adapt_preset(preset: Preset, settings: TrainSettings) -> Preset:
 
 
 def _optimisation(settings: TrainSettings, preset: Preset) -> Optimisation:
-    given = settings.optimisation
+    explicit = settings.optimisation
     return replace(
-        given,
+        explicit,
         lr=settings.learning_rate,
-        schedule=_first(given.schedule, preset.schedule),
-        max_norm=_first(given.max_norm, preset.max_norm),
-        average_decay=_first(given.average_decay, preset.average_decay),
+        schedule=_first(explicit.schedule, preset.schedule),
+        max_norm=_first(explicit.max_norm, preset.max_norm),
+        average_decay=_first(explicit.average_decay, preset.average_decay),
     )
 
 

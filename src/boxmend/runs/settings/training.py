@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from boxmend.data.describing import describe
 from boxmend.errors import UsageError
 from boxmend.runs.settings.mend import MendSettings
 from boxmend.runs.settings.peers import (
@@ -71,9 +72,11 @@ class Optimisation:
         check_count("optimisation.warm_up_steps", self.warm_up_steps, minimum=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainSettings:
     """Everything that defines a run besides its data; `resolve_settings` applies the preset."""
+
+    __repr__ = describe
 
     method: str = "mend"
     """How annotations become training targets: mend, baseline (unchanged), the published mend-paper

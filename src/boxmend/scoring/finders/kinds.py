@@ -113,7 +113,9 @@ def compare_kinds(
     for name, by_kind in OTHERS.items():
         suspects[name] = by_kind(scene.objects, scene.detections, scene.table)
     is_counted = truth.is_counted[scene.rows]
-    suspects = {name: _take_counted(found, is_counted) for name, found in suspects.items()}
+    suspects = {
+        name: _take_counted(suspicions, is_counted) for name, suspicions in suspects.items()
+    }
     is_error = mark_errors(dataset, truth, p_wrong, scene.rows[is_counted])
     true_objects = get_true_objects(truth)
     num_missing = int(true_objects.is_missing.sum()) if true_objects.are_all_known else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.data.dataset import Images
+from boxmend.data.describing import describe
 from boxmend.data.detections import Detections
 from boxmend.data.files.atomic import open_atomic
 from boxmend.data.files.json_text import encode_json
@@ -18,9 +19,11 @@ BOX_DIGITS = 3  # a thousandth of a pixel
 SCORE_DIGITS = 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelPredictions:
     """The detections of a model in images."""
+
+    __repr__ = describe
 
     images: Images
     card: ModelCard

@@ -49,7 +49,7 @@ def gather(run: str | Path, settings: ReportSettings) -> RunRecord:
     return RunRecord(
         name=_name(opened.run),
         opened=opened,
-        metrics=opened.run.metrics(),
+        metrics=opened.run.read_metrics(),
         truth=truth,
         label_ap=scores_of(opened.run).by_label,
         baseline_ap=baseline.by_label,
@@ -78,7 +78,7 @@ def _other_record(run: str | Path, main: OpenRun, settings: ReportSettings) -> R
     return RunRecord(
         name=_name(opened.run),
         opened=opened,
-        metrics=opened.run.metrics(),
+        metrics=opened.run.read_metrics(),
         truth=None if source is None else known_truth(source, opened.dataset),
         label_ap=scores_of(opened.run).by_label,
     )

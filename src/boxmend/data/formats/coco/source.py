@@ -27,7 +27,7 @@ KNOWN_KEYS = {
 """Keys that columns and ATTRIBUTES hold; a conversion to another format loses all other keys."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CocoSource(Source):
     """A COCO document: its bytes and the spans of its entries."""
 

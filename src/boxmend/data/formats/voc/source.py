@@ -31,7 +31,7 @@ _UNKNOWN_TEXTS = {"", "unknown", "unspecified"}
 _MAX_NAMED_EXTRAS = 20  # the others are counted together
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class VocSource(Source):
     """The documents and lists of a VOC folder; one row per object, document by document."""
 

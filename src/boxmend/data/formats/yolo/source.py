@@ -28,7 +28,7 @@ class SourceLayout:
     lists: Sequence[ImageList]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class YoloSource(Source):
     """A data.yaml, or the files in its place, and label files as they were read."""
 
