@@ -7,6 +7,17 @@ DATASETS = {
     "voc": ("in/voc", "voc", "voc/Annotations/*.xml voc/ImageSets/Main/*.txt"),
     "yolo": ("in/yolo/data.yaml", "yolo", "yolo/data.yaml yolo/labels/*.txt"),
 }
+EXPORTS = {
+    "datumaro-yolo": "obj.data obj.names train.txt obj_train_data/*.txt",
+    "datumaro-yolo-ultralytics": "data.yaml train.txt val.txt labels/*/*.txt",
+    "fiftyone-voc": "labels/*.xml",
+    "fiftyone-yolov4": "obj.names images.txt data/*.txt",
+    "label-studio-coco": "result.json",
+    "label-studio-voc": "Annotations/*.xml",
+    "label-studio-yolo": "classes.txt labels/*.txt",
+    "supervision-yolo": "data.yaml labels/*.txt",
+}  # exports of annotation tools, and the patterns of their files that are mutated
+FIXES = ("", "--drop-malformed", "--drop-malformed --no-open-images", "--drop-malformed --json")
 IMAGES_AS = ("", "--images-as copy", "--images-as none", "--json")
 AUDIT_FILES = "audit/fixes.parquet audit/*.json audit/verdicts.jsonl audit/finished"
 RUN_FILES = "run/run.json run/settings.json run/metrics.jsonl run/ledger/*.parquet run/finished"
@@ -24,7 +35,7 @@ def _dataset_variants() -> list[Variant]:
                 f"check {address} --jobs 1 --fix --out out",
                 part,
                 targets,
-                IMAGES_AS,
+                (*FIXES, *IMAGES_AS[1:], "--drop-malformed --polygons box"),
                 reread="dataset",
             ),
             Variant(
@@ -53,6 +64,32 @@ def _dataset_variants() -> list[Variant]:
             line = f"convert {address} --to {to} --out out --allow-lossy"
             kind = f"convert-{name}-{to}"
             variants.append(Variant(kind, line, part, targets, IMAGES_AS, reread="dataset"))
+    return variants
+
+
+def _export_variants() -> list[Variant]:
+    variants = []
+    for name, patterns in EXPORTS.items():
+        address = f"in/exports/{name}"
+        targets = " ".join(f"exports/{name}/{pattern}" for pattern in patterns.split())
+        fix = f"check {address} --jobs 1 --fix --out out"
+        format = name.split("-")[-1]
+        convert = f"convert {address} --to {format} --out out"
+        variants.append(
+            Variant(f"fix-{name}", fix, "exports", targets, FIXES, reread="dataset", weight=4)
+        )
+        if format in DATASETS:
+            variants.append(
+                Variant(
+                    f"copy-{name}",
+                    convert,
+                    "exports",
+                    targets,
+                    IMAGES_AS,
+                    reread="dataset",
+                    weight=4,
+                )
+            )
     return variants
 
 
@@ -92,6 +129,14 @@ OTHERS = [
         "convert in/yolo --to coco --polygons box --out out",
         "yolo",
         "yolo/labels/*.txt",
+        reread="dataset",
+    ),
+    Variant(
+        "convert-outlines",
+        "convert in/coco --to coco --polygons box --out out",
+        "coco",
+        "coco/*.json",
+        IMAGES_AS,
         reread="dataset",
     ),
     Variant(
@@ -388,5 +433,11 @@ OTHERS = [
     Variant("quickstart", "quickstart --images 10 --out out", "matrix.csv", "matrix.csv", weight=1),
 ]
 VARIANTS = {
-    variant.name: variant for variant in (*_dataset_variants(), *_prediction_variants(), *OTHERS)
+    variant.name: variant
+    for variant in (
+        *_dataset_variants(),
+        *_export_variants(),
+        *_prediction_variants(),
+        *OTHERS,
+    )
 }

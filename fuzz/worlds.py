@@ -31,6 +31,7 @@ from boxmend.data.formats import load
 from boxmend.runs.settings import Optimisation, TrainSettings
 
 INPUT = "in"
+EXPORTS = Path(__file__).parent.parent / "tests/data/formats/exports"
 SIDE = 32  # pixels; the minimum of `synth`
 NUM_IMAGES = 10
 QUICK = TrainSettings(
@@ -270,6 +271,7 @@ def _make_other_files() -> None:
     Path("in/matrix.json").write_text(json.dumps(rates))
     rows = [[name, *(str(rates[name].get(other, 0.5)) for other in names)] for name in names]
     Path("in/matrix.csv").write_text("\n".join(map(",".join, [["", *names], *rows])) + "\n")
+    shutil.copytree(EXPORTS, "in/exports", ignore=shutil.ignore_patterns("README.md"))
     pictures = Path("in/pictures")
     pictures.mkdir()
     with Image.open("in/coco/images/train/000001.png") as picture:

@@ -55,9 +55,8 @@ def test_check_lists_missing_images_unless_it_opens_none(
     assert answer(capsys, "check", path, "--no-open-images")[0] == 0
 
 
-def test_fix_clips_drops_and_leaves_and_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def broken_coco(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """Make a file with a good annotation, two that --fix repairs and one that it does not."""
     path = coco(tmp_path)
     document = json.loads(path.read_text())
     (good,) = document["annotations"]
@@ -68,23 +67,78 @@ def test_fix_clips_drops_and_leaves_and_says_so(
         good | {"id": 10, "category_id": 5, "bbox": [1, 1, 2, 2]},
     ]
     path.write_text(json.dumps(document))
+    return path, document
+
+
+def test_fix_clips_and_drops_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, document = broken_coco(tmp_path)
+    del document["annotations"][3]
+    path.write_text(json.dumps(document))
     before = path.read_bytes()
     out = tmp_path / "fixed"
     status, result = answer(capsys, "check", path, "--no-open-images", "--fix", "--out", out)
-    assert status == 1  # the unknown category is left
-    assert result["errors"] == 1
-    actions = {repair["annotation_id"]: repair["action"] for repair in result["repairs"]}
+    assert (status, result["errors"]) == (0, 0)
+    actions = {one["annotation_id"]: one["action"] for one in result["repairs"]}
     assert actions == {8: "clipped", 9: "dropped"}
     written = json.loads((out / path.name).read_text())
-    boxes = {annotation["id"]: annotation["bbox"] for annotation in written["annotations"]}
-    assert boxes == {7: [1, 2, 3, 4], 8: [10, 10, 10, 5], 10: [1, 1, 2, 2]}
+    assert {one["id"]: one["bbox"] for one in written["annotations"]} == {
+        7: [1, 2, 3, 4],
+        8: [10, 10, 10, 5],
+    }
     assert path.read_bytes() == before
-    del document["annotations"][3]
+    assert run(["check", str(out), "--no-open-images"]) == 0
+
+
+def test_fix_writes_no_copy_that_is_still_broken_and_names_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = broken_coco(tmp_path)
+    out = tmp_path / "fixed"
+    line = ["check", str(path), "--no-open-images", "--fix", "--out", str(out)]
+    assert run(line) == 1
+    answered = capsys.readouterr()
+    assert not out.exists()
+    assert "nothing was written: --fix cannot repair 1 error, such as error unknown-category" in (
+        answered.err
+    )
+    assert "add --drop-malformed" in answered.err
+    assert "clipped" not in answered.out
+    status, result = answer(capsys, *line)
+    assert (status, result["errors"], "saved" in result) == (1, 3, False)
+
+
+def test_drop_malformed_leaves_out_what_is_broken_and_lists_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = broken_coco(tmp_path)
+    out = tmp_path / "fixed"
+    line = ["check", str(path), "--no-open-images", "--fix", "--drop-malformed", "--out", str(out)]
+    assert run(line) == 0
+    answered = capsys.readouterr()
+    assert f"left out: {path}, annotation 10: its category_id is 5" in answered.out
+    assert "2 annotations repaired, 1 broken left out" in answered.err
+    assert [one["id"] for one in json.loads((out / path.name).read_text())["annotations"]] == [7, 8]
+    assert run(["check", str(out), "--no-open-images"]) == 0
+
+
+def test_what_no_entry_has_cannot_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, document = broken_coco(tmp_path)
+    document["categories"] *= 2
     path.write_text(json.dumps(document))
-    again = tmp_path / "again"
-    status, result = answer(capsys, "check", path, "--no-open-images", "--fix", "--out", again)
-    assert (status, result["errors"]) == (0, 0)
-    assert run(["check", str(again), "--no-open-images"]) == 0
+    out = tmp_path / "fixed"
+    line = ["check", str(path), "--no-open-images", "--fix", "--drop-malformed", "--out", str(out)]
+    assert run(line) == 1
+    assert "Correct them by hand" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_drop_malformed_needs_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", str(coco(tmp_path)), "--drop-malformed"]) == 2
+    assert "add --fix --out DIR" in capsys.readouterr().err
 
 
 def test_duplicate_ids_are_findings_of_check_and_refused_by_others(

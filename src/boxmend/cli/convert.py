@@ -15,6 +15,7 @@ from boxmend.cli.options import (
 )
 from boxmend.cli.output import print_json, say
 from boxmend.data.files.staging import ensure_vacant
+from boxmend.data.formats.coco.outlines import write_outlined_boxes
 from boxmend.data.formats.writing import write
 from boxmend.errors import ExitStatus
 
@@ -42,7 +43,10 @@ def convert(
     Example: boxmend convert VOC2007:trainval --to coco --out voc-as-coco
     """
     ensure_vacant(out)
-    dataset = (reading or ReadingOptions()).load(data)
+    reading = reading or ReadingOptions()
+    dataset = reading.load(data)
+    if reading.polygons == "box":
+        dataset = write_outlined_boxes(dataset)
     saved = write(
         dataset, out, to, (writing or WritingOptions()).to_write_options(allow_lossy=allow_lossy)
     )

@@ -47,7 +47,10 @@ class ReadingOptions:
     ] = None
     polygons: Annotated[
         Literal["refuse", "box"],
-        Parameter(help="Polygons in YOLO label files: refuse them, or use the box around each."),
+        Parameter(
+            help="Polygons in YOLO label files, or instead of boxes in COCO files: refuse them, or "
+            "use the box around each."
+        ),
     ] = "refuse"
 
     def load(self, data: tuple[str, ...]) -> Dataset:

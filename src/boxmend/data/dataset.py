@@ -64,6 +64,14 @@ class Source:
         """Return the path of the file with the annotations of image `row` of this source."""
         raise NotImplementedError
 
+    def image_id(self, row: int) -> str:
+        """Return the id of image `row` in the documents; empty if they have none."""
+        return ""
+
+    def without_broken_lines(self) -> Source:
+        """Return the source without lines of lists that a reader reported as errors."""
+        return self
+
     def attributes(self, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
         """Return the ATTRIBUTES of the annotations at these source rows, if they have any."""
         return [{} for _ in rows]

@@ -24,6 +24,7 @@ KINDS = {
     "missing-image": (Severity.ERROR, "an image file that does not exist"),
     "unreadable-image": (Severity.ERROR, "an image file that cannot be decoded"),
     "truncated-image": (Severity.ERROR, "an image file whose end is missing"),
+    "inexact-name": (Severity.WARNING, "a file name that was read as that of another file"),
     "polygon": (Severity.WARNING, "a polygon where a box was expected"),
     "size-differs": (Severity.WARNING, "a recorded image size that the file contradicts"),
     "exif-rotation": (Severity.WARNING, "an image that viewers rotate by its EXIF tag"),

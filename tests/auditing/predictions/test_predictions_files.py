@@ -214,12 +214,12 @@ def test_label_files_count_classes_whatever_ids_the_data_have(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("0 0.5 0.5 0.1 0.1", "line 1 .*has no confidence; predict again with save_conf=True"),
-        ("0 0.5 0.5 0.1 nan 0.9", "line 1 .*expected lines"),
-        ("0 0.5 0.5 0.1 0.9 0.9 7", "line 1 .*expected lines"),
-        ("cat 0.5 0.5 0.1 0.1 0.9", "line 1 .*expected lines"),
-        ("0 0.5 0.5 0.1 0.1 90", "line 1 .*does not lie between 0 and 1"),
-        ("0 0.5 0.5 -0.1 0.1 0.9", "line 1 .*negative width or height"),
+        ("0 0.5 0.5 0.1 0.1", "line 2: .*has no confidence; predict again with save_conf=True"),
+        ("0 0.5 0.5 0.1 nan 0.9", "line 2: .*expected lines"),
+        ("0 0.5 0.5 0.1 0.9 0.9 7", "line 2: .*expected lines"),
+        ("cat 0.5 0.5 0.1 0.1 0.9", "line 2: .*expected lines"),
+        ("0 0.5 0.5 0.1 0.1 90", "line 2: .*does not lie between 0 and 1"),
+        ("0 0.5 0.5 -0.1 0.1 0.9", "line 2: .*negative width or height"),
     ],
 )
 def test_a_line_that_is_none_is_told(tmp_path: Path, line: str, message: str) -> None:

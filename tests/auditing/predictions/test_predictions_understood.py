@@ -150,7 +150,7 @@ def test_shares_need_the_size_of_images(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "000003.txt").write_text("0 0.5 0.5 0.25 0.5 0.9\n")
     with pytest.raises(
-        DataError, match=r"000003\.txt: line 0 .* 000003\.jpg, whose size is unknown"
+        DataError, match=r"000003\.txt: line 1: .* 000003\.jpg, whose size is unknown"
     ):
         read_predictions([folder], dataset)
 

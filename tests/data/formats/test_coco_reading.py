@@ -138,7 +138,7 @@ def test_lax_numbers_are_shown_as_in_the_document() -> None:
 @pytest.mark.parametrize("identity", [1.5, True, None, ..., [], {}, float("nan")])
 def test_annotation_without_a_proper_id_is_reported_by_its_place(identity: Any) -> None:
     dataset = read_bytes(document(box(id=1), box(id=identity)))
-    assert findings(dataset) == [("malformed", None)]
+    assert findings(dataset) == [("malformed", "annotations[1]")]
     assert "annotations[1]" in dataset.findings[0].message
     assert dataset.annotation_ids.tolist() == [1, "annotations[1]"]
     assert dataset.boxes.tolist() == [[1, 2, 4, 6]] * 2

@@ -133,7 +133,7 @@ def test_an_image_that_cannot_be_opened_leaves_its_boxes_unknown(tmp_path: Path)
     assert dataset.images.widths.tolist() == [0, 0, 0]
     assert np.isnan(dataset.boxes).all()
     assert dataset.save(tmp_path / "out").files.keys() == {
-        "data.yaml", "labels/train/x.txt", "labels/train/y.txt", "labels/train/z.txt",
+        "data.yaml", "labels/x.txt", "labels/y.txt", "labels/z.txt",
     }  # fmt: skip
 
 
@@ -232,7 +232,7 @@ def test_a_part_of_the_images_is_written(dataset: Dataset, tmp_path: Path) -> No
     assert load(tmp_path / "out").annotation_ids.tolist() == ["val/z:0"]
 
 
-def test_another_layout_is_converted_and_read_with_the_same_ids(tmp_path: Path) -> None:
+def test_another_layout_is_kept_and_read_with_the_same_ids(tmp_path: Path) -> None:
     for split in ("train", "valid"):
         put_image(tmp_path / f"in/{split}/images/x.png")
         put(tmp_path / f"in/{split}/labels/x.txt", X)
@@ -242,9 +242,10 @@ def test_another_layout_is_converted_and_read_with_the_same_ids(tmp_path: Path) 
     assert dataset.sources[0].name == "helmets"
     dataset.save(tmp_path / "out")
     assert files(tmp_path / "out") == {
-        "data.yaml": b"path: null  # here\ntrain: images/train\nval: [images/val]\nnames: [a, b]\n",
-        "labels/train/x.txt": X,
-        "labels/val/x.txt": X,
+        "data.yaml": b"path: null  # here\ntrain: train/images\nval: [valid/images]\n"
+        b"names: [a, b]\n",
+        "train/labels/x.txt": X,
+        "valid/labels/x.txt": X,
     }
     again = load(tmp_path / "out")
     assert again.annotation_ids.tolist() == dataset.annotation_ids.tolist()

@@ -9,11 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxmend.data.formats.yolo import yaml_nodes
-from boxmend.data.formats.yolo.data_yaml import compose_yaml, parse_yaml, patch_yaml, read_yaml
+from boxmend.data.formats.yolo.data_yaml import (
+    OutputPaths,
+    compose_yaml,
+    parse_yaml,
+    patch_yaml,
+    read_yaml,
+)
 from boxmend.errors import BoxmendError, DataError
 
 PATH = Path("data.yaml")
-FOLDERS = {"train": "images/train", "val": "images/val"}
+PATHS = OutputPaths({"train": ("images/train",), "val": ("images/val",)})
 COMMENTED = b"""# Helmets, v3
 path: ../datasets/helmets  # dataset root
 train: images/train2017  # 118 images
@@ -40,10 +46,10 @@ def names_of(data: bytes) -> tuple[str, ...]:
 
 
 def patch_document(
-    data: bytes, folders: dict[str, str] | None = None, added: tuple[str, ...] = ()
+    data: bytes, paths: OutputPaths | None = None, added: tuple[str, ...] = ()
 ) -> bytes:
     document = parse_yaml(PATH, data)
-    return patch_yaml(document, folders or FOLDERS, (*document.names, *added))
+    return patch_yaml(document, paths or PATHS, (*document.names, *added))
 
 
 def test_paths_and_names_are_read_as_written() -> None:
@@ -266,7 +272,7 @@ AWKWARD = ["no", "a b", "1.0", "", " a", "a: b", "#x", "é", "😀", '"', "'", "
     )
 )
 def test_any_names_are_read_back(names: list[str]) -> None:
-    composed = compose_yaml({"train": "images/train", "val": "images/train"}, names)
+    composed = compose_yaml(OutputPaths(dict.fromkeys(("train", "val"), ("images/train",))), names)
     document = parse_yaml(PATH, composed)
     assert document.names == tuple(names)
     assert document.splits == {"train": ("images/train",), "val": ("images/train",)}
@@ -291,7 +297,7 @@ def test_no_bytes_end_in_anything_but_a_boxmend_error(data: bytes) -> None:
     try:
         document = parse_yaml(PATH, data)
         names = (*document.names, "new")
-        result = patch_yaml(document, FOLDERS, names)
+        result = patch_yaml(document, PATHS, names)
     except BoxmendError as error:
         message, names, result = str(error), ("new",), b"names: [new]"
     assert message.startswith("data.yaml")

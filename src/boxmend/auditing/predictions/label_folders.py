@@ -5,7 +5,7 @@ file has the name of the image.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +37,11 @@ def read_label_folder(folder: Path) -> RawDetections:
     image_keys: list[Key] = []
     files, counts = [], []
     columns: list[Floats] = [np.zeros((0, VALUES_PER_LINE))]
+    lines: list[int] = []
     for name in list_label_files(folder):
         path = folder / name
-        values = _read_values(path)
+        values, numbers_of_lines = _read_values(path)
+        lines += numbers_of_lines
         image_keys.append((name.removesuffix(ENDING), None))
         files.append(str(path))
         counts.append(len(values))
@@ -63,40 +65,38 @@ def read_label_folder(folder: Path) -> RawDetections:
         folds=np.full(len(numbers), UNKNOWN_FOLD, np.int64),
         files=files,
         firsts=np.cumsum(sizes) - sizes,
-        unit="line",
+        lines=np.array(lines, np.int64),
         counts_from_zero=True,
     )
 
 
-def _read_values(path: Path) -> Floats:
-    """Return the numbers [lines, 6] of a label file; blank lines are skipped."""
-    lines = [
-        line for text in read_bytes(path, "label_file_bytes").splitlines() if (line := text.split())
-    ]
-    if any(len(line) != VALUES_PER_LINE for line in lines):
+def _read_values(path: Path) -> tuple[Floats, list[int]]:
+    """Return the numbers [n, 6] of a label file and their lines, from 1; skip blank lines."""
+    all_lines = enumerate(read_bytes(path, "label_file_bytes").splitlines(), 1)
+    lines = {number: words for number, text in all_lines if (words := text.split())}
+    if any(len(words) != VALUES_PER_LINE for words in lines.values()):
         _raise_for_wrong_line(path, lines)
     try:
-        values = np.array([list(map(float, line)) for line in lines], np.float64)
+        values = np.array([list(map(float, words)) for words in lines.values()], np.float64)
     except ValueError:
         _raise_for_wrong_line(path, lines)
         raise
     if not np.isfinite(values).all():
         _raise_for_wrong_line(path, lines)
-    return values.reshape(-1, VALUES_PER_LINE)
+    return values.reshape(-1, VALUES_PER_LINE), list(lines)
 
 
-def _raise_for_wrong_line(path: Path, lines: list[list[bytes]]) -> None:
+def _raise_for_wrong_line(path: Path, lines: Mapping[int, list[bytes]]) -> None:
     """Raise an error for the first invalid line."""
-    for number, line in enumerate(lines):
-        place = f"{path}: line {number} (the first is 0)"
-        shown = b" ".join(line).decode("utf-8", "backslashreplace")[:80]
-        if len(line) == VALUES_PER_LINE - 1:
+    for number, words in lines.items():
+        shown = b" ".join(words).decode("utf-8", "backslashreplace")[:80]
+        if len(words) == VALUES_PER_LINE - 1:
             raise DataError(
-                f"{place}: {shown}: has no confidence; predict again with save_conf=True "
-                "beside save_txt=True"
+                f"{path}: line {number}: {shown}: has no confidence; predict again with "
+                "save_conf=True beside save_txt=True"
             )
-        if len(line) != VALUES_PER_LINE or not all(map(_is_finite, line)):
-            raise DataError(f"{place}: {shown}: {EXPECTED}")
+        if len(words) != VALUES_PER_LINE or not all(map(_is_finite, words)):
+            raise DataError(f"{path}: line {number}: {shown}: {EXPECTED}")
 
 
 def _is_finite(text: bytes) -> bool:

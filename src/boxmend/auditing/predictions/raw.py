@@ -64,6 +64,7 @@ class RawDetections:
     files: list[str]
     firsts: Rows  # [files] the row at which each file begins
     unit: str = "detection"  # name of a row of the file
+    lines: Rows | None = None  # [m] line of each row in its file, from 1, if rows are lines
     counts_from_zero: bool = False  # whether documented class numbers start at 0
 
     def __len__(self) -> int:
@@ -73,6 +74,8 @@ class RawDetections:
         """Return the error for the invalid detection at this row."""
         file = int(np.searchsorted(self.firsts, row, side="right")) - 1
         place = f"{self.unit} {row - int(self.firsts[file])} (the first is 0)"
+        if self.lines is not None:
+            place = f"line {int(self.lines[row])}"
         return DataError(f"{self.files[file]}: {place}: {why}")
 
     @property
@@ -96,6 +99,7 @@ def join_detections(parts: Sequence[RawDetections]) -> RawDetections:
         if len(part)
     }
     vectors = [part.vectors for part in parts if part.vectors is not None and len(part)]
+    lines = [part.lines for part in parts if part.lines is not None]
     has_vectors = len(shapes) == 1 and len(vectors) > 0
     return RawDetections(
         kind=parts[0].kind,
@@ -114,6 +118,7 @@ def join_detections(parts: Sequence[RawDetections]) -> RawDetections:
             [part.firsts + start for part, start in zip(parts, starts, strict=True)]
         ),
         unit=parts[0].unit,
+        lines=np.concatenate(lines) if len(lines) == len(parts) else None,
         counts_from_zero=parts[0].counts_from_zero,
     )
 

@@ -12,6 +12,7 @@ from boxmend.data.checks.annotations import (
 )
 from boxmend.data.checks.counts import compute_statistics
 from boxmend.data.checks.images import check_duplicate_images, check_image_files
+from boxmend.data.checks.leaving_out import LeftOut, leave_out_broken
 from boxmend.data.checks.near_duplicates import check_near_duplicates, find_parts
 from boxmend.data.checks.repairs import Repair, repair
 from boxmend.data.dataset import Dataset
@@ -51,4 +52,4 @@ def check(
     return findings
 
 
-__all__ = ["Repair", "check", "compute_statistics", "repair"]
+__all__ = ["LeftOut", "Repair", "check", "compute_statistics", "leave_out_broken", "repair"]

@@ -69,9 +69,11 @@ def _is_relative(dataset: Dataset) -> Mask:
 
 def _is_malformed(dataset: Dataset) -> Mask:
     """Mark annotations that the reader could not read, such as a refused polygon."""
-    malformed = {
-        finding.annotation_id for finding in dataset.findings if finding.kind == "malformed"
-    } - {None}
+    ids_by_kind: dict[str, set[int | str | None]] = {"malformed": set(), "box-not-finite": {None}}
+    for finding in dataset.findings:
+        if finding.kind in ids_by_kind:
+            ids_by_kind[finding.kind].add(finding.annotation_id)
+    malformed = ids_by_kind["malformed"] - ids_by_kind["box-not-finite"]
     if not malformed:
         return np.zeros(len(dataset), np.bool_)
     ids = dataset.annotation_ids.tolist()

@@ -7,7 +7,12 @@ from numpy.typing import NDArray
 
 from boxmend.data.boxes import clip_boxes
 from boxmend.data.checks.annotations import OUTSIDE_TOLERANCE_PIXELS, find_faults
-from boxmend.data.checks.places import annotation_id, box_text, file_of_annotation
+from boxmend.data.checks.places import (
+    annotation_id,
+    box_text,
+    file_of_annotation,
+    image_name,
+)
 from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
 from boxmend.data.types import Mask
@@ -15,12 +20,13 @@ from boxmend.data.types import Mask
 
 @dataclass(frozen=True)
 class Repair:
-    """The repair of one annotation; `message` has its old and new box."""
+    """The repair of one annotation, with its old and new box, or an entry that was left out."""
 
-    annotation_id: int | str
+    annotation_id: int | str | None  # None for an image or a line of a list
     file: str
-    action: str  # "clipped" or "dropped"
+    action: str  # "clipped", "dropped" or "left out"
     message: str
+    image: str | None = None
 
 
 def repair(dataset: Dataset) -> tuple[Dataset, list[Repair]]:
@@ -39,7 +45,7 @@ def repair(dataset: Dataset) -> tuple[Dataset, list[Repair]]:
         "it lies outside its image": _lost_by_clipping(dataset.boxes, boxes),
     }
     is_dropped = np.logical_or.reduce(list(reasons.values()))
-    repairs = []
+    repairs, image_rows = [], dataset.image_rows.tolist()
     for row in np.flatnonzero(is_dropped | faults.outside).tolist():
         old = box_text(dataset.boxes[row])
         if is_dropped[row]:
@@ -47,8 +53,8 @@ def repair(dataset: Dataset) -> tuple[Dataset, list[Repair]]:
             action, message = "dropped", f"box {old} dropped: {reason}"
         else:
             action, message = "clipped", f"box {old} clipped to {box_text(boxes[row])}"
-        file = file_of_annotation(dataset, row)
-        repairs.append(Repair(annotation_id(dataset, row), file, action, message))
+        file, name = file_of_annotation(dataset, row), image_name(dataset, image_rows[row])
+        repairs.append(Repair(annotation_id(dataset, row), file, action, message, name))
     findings = _keep_valid_findings(dataset, is_dropped)
     return replace(dataset, boxes=boxes, findings=findings).take(~is_dropped), repairs
 

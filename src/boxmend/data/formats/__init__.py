@@ -4,6 +4,7 @@ An address is `PATH` or `PATH:SPLIT`. One package per format reads and writes it
 (one-based pixels, relative centers, ids or none) are in one place.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,8 @@ class Format(Protocol):
         """Return the annotation ids that a reader of the written dataset will get."""
 
 
+INEXACT_NAME = "inexact-name"  # findings that every command reports, because a guess may be wrong
+log = logging.getLogger(__name__)
 FORMATS: dict[str, Format] = {"coco": coco, "voc": voc, "yolo": yolo}
 
 
@@ -53,15 +56,19 @@ def load(
     """Read addresses into one Dataset; raise a DataError if anything in it is wrong.
 
     `images` is the folder of the images, if it is not beside the COCO file. `polygons` is for YOLO
-    label files: "refuse" polygons, or take the "box" around each.
+    label files and COCO annotations without box: "refuse" polygons, or take the "box" around each.
     """
     dataset = read(*addresses, images=images, polygons=polygons)
     errors = [finding for finding in dataset.findings if finding.severity is Severity.ERROR]
     if errors:
         more = f"\nThere are {len(errors):,} errors in all." if len(errors) > 1 else ""
         raise DataError(
-            f"{errors[0]}{more}\nRun `boxmend check` on the dataset for the whole list."
+            f"{errors[0]}{more}\nRun `boxmend check` on the dataset for the whole list; with --fix "
+            "--drop-malformed --out DIR it writes a copy that leaves out what is broken."
         )
+    for finding in dataset.findings:
+        if finding.kind == INEXACT_NAME:
+            log.warning("%s: %s", finding.file, finding.message)
     return dataset
 
 
@@ -109,7 +116,7 @@ def detect_format(path: Path) -> str:
         )
     raise DataError(
         f"{path}: no dataset found. Expected a COCO .json file or a folder with instances_*.json, "
-        "a folder with Annotations/*.xml (VOC), or a data.yaml (YOLO)"
+        "a folder with Annotations/*.xml (VOC), or a data.yaml, obj.data or classes.txt (YOLO)"
     )
 
 

@@ -20,7 +20,7 @@ class ReadOptions:
     images: Path | None = None
     """Folder of the images, if it is not at a usual place near the documents."""
     polygons: str = "refuse"
-    """For polygons in YOLO label files: "refuse" them, or take the "box" around each."""
+    """For polygons in place of boxes (YOLO, COCO): "refuse" them, or take the "box" around."""
 
     def __post_init__(self) -> None:
         if self.polygons not in POLYGON_CHOICES:

@@ -5,31 +5,33 @@ numbers stay: a writer replaces only the changed values in the source's bytes. C
 `iscrowd`; a key `difficult`, which conversions from VOC write, is read, too.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids
+from boxmend.data.dataset import UNKNOWN, Dataset, as_ids
 from boxmend.data.files.limits import ensure_within_limit
 from boxmend.data.findings import Finding
 from boxmend.data.formats.coco import composing, joining, patching
 from boxmend.data.formats.coco.document import MisreadError, parse
-from boxmend.data.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, Reader, find_rows
+from boxmend.data.formats.coco.entries import NO_ID, CategoryEntry, Reader, find_rows
+from boxmend.data.formats.coco.images import choose_places, find_images
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import Document, pause_garbage_collector
-from boxmend.data.formats.reading import ReadOptions, read_file, read_image_size
+from boxmend.data.formats.reading import ReadOptions, read_file
 from boxmend.data.joining import join
 from boxmend.data.types import Ids
 from boxmend.errors import UsageError
 
 SPLIT_NAMES = ("train", "val", "valid", "test", "trainval")
+ROBOFLOW_NAME = "_annotations.coco.json"  # in a folder for each split
+USUAL_NAMES = (ROBOFLOW_NAME, "annotations.json", "labels.json", "result.json")
 
 
 def looks_like(path: Path) -> bool:
-    """Return whether this is a .json file, or a folder with [annotations/]instances_*.json."""
+    """Return whether this is a .json file, or a folder with COCO files under their usual names."""
     return bool(_find_files(path))
 
 
@@ -39,7 +41,10 @@ def _find_files(path: Path) -> list[Path]:
     for folder in (path, path / "annotations"):
         if files := sorted(folder.glob("instances_*.json"), key=_rank_by_split):
             return files
-    return []
+    by_split = [path / split / ROBOFLOW_NAME for split in SPLIT_NAMES]
+    if files := [file for file in by_split if file.is_file()]:
+        return files
+    return [path / name for name in USUAL_NAMES if (path / name).is_file()][:1]
 
 
 def _rank_by_split(path: Path) -> tuple[int, str]:
@@ -52,6 +57,8 @@ def _get_split(path: Path) -> str:
     stem = path.stem
     if stem.startswith("instances_"):
         return stem.removeprefix("instances_")
+    if path.name == ROBOFLOW_NAME:
+        stem = path.absolute().parent.name
     return stem if stem in SPLIT_NAMES else "all"
 
 
@@ -65,22 +72,27 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
             raise UsageError(f"{path}: there is no split {split!r}; the splits are {known}")
         files = chosen
     with pause_garbage_collector():
-        return join([_read_file(file, options) for file in files])
+        return join([_read_file(file, path, options) for file in files])
 
 
-def _read_file(path: Path, options: ReadOptions) -> Dataset:
+def _read_file(path: Path, address: Path, options: ReadOptions) -> Dataset:
     file = read_file(path)
     data = file.content or b""
+    takes_polygons = options.polygons == "box"
     try:
-        reader = Reader(parse(data, path), path)
-        images, categories, columns = reader.read_all()
+        reader = Reader(parse(data, path), path, takes_polygons)
+        entries, categories, columns = reader.read_all()
     except MisreadError:
-        reader = Reader(parse(data, path, exact=True), path)
-        images, categories, columns = reader.read_all()
+        reader = Reader(parse(data, path, exact=True), path, takes_polygons)
+        entries, categories, columns = reader.read_all()
     category_ids = as_ids([category.id for category in categories])
-    image_ids = as_ids([image.id for image in images])
+    image_ids = as_ids([entry.id for entry in entries])
     labels = find_rows(columns.category_ids, category_ids)
     image_rows = find_rows(columns.image_ids, image_ids)
+    images, folder, name_findings = find_images(
+        entries, image_ids, path, _get_split(path), options.images
+    )
+    place, image_folder = choose_places(path, address, folder)
     source = CocoSource(
         format="coco",
         path=path,
@@ -95,13 +107,16 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         is_crowd=columns.is_crowd,
         is_difficult=columns.is_difficult,
         spans=reader.parsed.spans,
+        is_outlined=columns.is_outlined,
+        place=place,
+        image_folder=image_folder,
         read_files=(file,),
     )
     unknown = _report_unknown(path, columns.ids, labels, columns.category_ids, "category")
     unknown += _report_unknown(path, columns.ids, image_rows, columns.image_ids, "image")
     n = len(columns.ids)
     return Dataset(
-        images=_make_images(images, image_ids, path, options),
+        images=images,
         label_names=source.label_names,
         annotation_ids=columns.ids,
         image_rows=image_rows,
@@ -112,7 +127,7 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         source_of=np.zeros(n, np.int64),
         source_rows=np.arange(n),
         sources=(source,),
-        findings=tuple(reader.findings + unknown),
+        findings=tuple(reader.findings + name_findings + unknown),
     )
 
 
@@ -147,57 +162,6 @@ def _report_unknown(
     ]
 
 
-def _make_images(images: list[ImageEntry], ids: Ids, path: Path, options: ReadOptions) -> Images:
-    n = len(images)
-    folder = _find_image_folder(path, [image.file_name for image in images], options.images)
-    names = [image.file_name or f"unsafe-{row}" for row, image in enumerate(images)]
-    prefix = f"{folder}/"
-    paths = [prefix + image.file_name if image.file_name else "" for image in images]
-    sizes = np.zeros((n, 2), np.int64)
-    sizes[:, 0] = _clean_sizes([image.width for image in images])
-    sizes[:, 1] = _clean_sizes([image.height for image in images])
-    for row in np.flatnonzero((sizes == 0).any(axis=1)).tolist():
-        sizes[row] = (paths[row] and read_image_size(Path(paths[row]))) or (0, 0)
-    return Images(
-        ids=ids,
-        file_names=names,
-        paths=paths,
-        splits=[_get_split(path)] * n,
-        widths=sizes[:, 0],
-        heights=sizes[:, 1],
-        sources=np.zeros(n, np.int64),
-        rows=np.arange(n),
-    )
-
-
-def _clean_sizes(sizes: list[int | None]) -> NDArray[np.int64]:
-    """Return recorded widths or heights; 0 for impossible ones."""
-    try:
-        column = np.array(sizes, np.int64)
-    except (TypeError, OverflowError):  # null, or a number that does not fit
-        column = np.array([size if size and abs(size) < 2**31 else 0 for size in sizes], np.int64)
-    return np.where((column > 0) & (column < 2**31), column, 0)
-
-
-def _find_image_folder(path: Path, names: list[str], user_folder: Path | None) -> Path:
-    """Return the folder with the images, or the most likely one if it has none of them.
-
-    The candidates are folders near the COCO file, or the user's folder and its subfolder for the
-    split.
-    """
-    file_folder, split = path.absolute().parent, _get_split(path)
-    subfolders = ("images", f"images/{split}", split, "")
-    parents = (file_folder, file_folder.parent)
-    folders = [parent / subfolder for parent in parents for subfolder in subfolders]
-    if user_folder is not None:
-        folders = [user_folder, user_folder / split]
-    sample = [name for name in names if name][:: len(names) // 8 + 1]
-    for folder in folders:
-        if any(os.path.isfile(folder / name) for name in sample):
-            return folder
-    return folders[0]
-
-
 def list_losses(dataset: Dataset) -> list[str]:
     """Return a phrase for each part that a COCO file cannot hold, such as extras of VOC files."""
     if patching.is_coco(dataset):
@@ -219,12 +183,21 @@ def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
 
 
 def assign_image_paths(dataset: Dataset) -> list[str]:
-    """Return the path of each image: `images/NAME`, or `images/SPLIT/NAME` with several files."""
+    """Return the path of each image: that in its source if the file is patched.
+
+    Otherwise it is `images/NAME`, or `images/SPLIT/NAME` with several files.
+    """
     names = composing.assign_file_names(dataset)
-    if composing.is_one_file(dataset):
-        return [f"images/{name}" for name in names]
-    splits = dataset.images.splits
-    return [f"images/{split}/{name}" for split, name in zip(splits, names, strict=True)]
+    images, is_one_file = dataset.images, composing.is_one_file(dataset)
+    is_kept = patching.is_coco(dataset) and not patching.is_joined(dataset)
+    paths = []
+    for name, split, index in zip(names, images.splits, images.sources.tolist(), strict=True):
+        source = dataset.sources[index] if dataset.sources else None
+        folder = "images" if is_one_file else f"images/{split}"
+        if is_kept and isinstance(source, CocoSource) and source.image_folder is not None:
+            folder = source.image_folder
+        paths.append(f"{folder}/{name}".removeprefix("./"))
+    return paths
 
 
 def assign_annotation_ids(dataset: Dataset) -> Ids:

@@ -1,6 +1,5 @@
 """Decode the entries of a COCO document into columns; malformed values become findings."""
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,7 +22,14 @@ from boxmend.data.formats.coco.document import (
     find_members,
     iterate_chunks,
 )
-from boxmend.data.formats.reading import is_safe_name
+from boxmend.data.formats.coco.values import (
+    decode_value,
+    quote,
+    surround,
+    to_box,
+    to_flag,
+    to_id,
+)
 from boxmend.data.types import Ids
 
 NO_ID = "\0no id"  # a value that no document has, for missing or invalid ids
@@ -70,7 +76,7 @@ class CategoryEntry(msgspec.Struct):
 
 READ_KEYS = {
     key for kind in (AnnotationEntry, ImageEntry, CategoryEntry) for key in kind.__struct_fields__
-}
+} | {"segmentation"}
 
 
 @dataclass
@@ -83,6 +89,7 @@ class AnnotationColumns:
     boxes: NDArray[np.float64]  # [n, 4] xyxy
     is_crowd: NDArray[np.bool_]
     is_difficult: NDArray[np.bool_]
+    is_outlined: NDArray[np.bool_]  # [n] whether the box is that around the segmentation
 
 
 class IdColumn:
@@ -114,7 +121,9 @@ class Reader:
 
     parsed: Parsed
     path: Path
+    takes_polygons: bool = False  # where an annotation has no box
     findings: list[Finding] = field(default_factory=list)
+    outlined_rows: list[int] = field(default_factory=list)
 
     def read_all(self) -> tuple[list[ImageEntry], list[CategoryEntry], AnnotationColumns]:
         """Read images, categories and annotations."""
@@ -147,24 +156,19 @@ class Reader:
             boxes=boxes,
             is_crowd=is_crowd,
             is_difficult=is_difficult,
+            is_outlined=np.isin(np.arange(n), self.outlined_rows),
         )
-        self._report_duplicates(columns.ids, "annotations", is_annotation=True)
+        if self.outlined_rows:
+            message = f"{len(self.outlined_rows):,} boxes are those around segmentation polygons"
+            self._report("polygon", message)
+        self._report_duplicates(columns.ids, "annotations")
         self._report_overflow(columns)
         return columns
 
     def read_images(self) -> list[ImageEntry]:
-        """Read the images; report unsafe file names and replace them by empty ones."""
+        """Read the images with their names as written, which may be unsafe."""
         portions = self._decode_chunks("images", ImageEntry, self._repair_image)
         images = [image for _, portion in portions for image in portion]
-        names = [image.file_name for image in images]
-        for image in images if _may_have_unsafe_names(names) else []:
-            if not is_safe_name(image.file_name):
-                message = (
-                    f"image {image.id}: file_name {image.file_name!r} is absolute or leaves the "
-                    "folder of the images; make it relative"
-                )
-                self._report("unsafe-name", message, image=str(image.id))
-                image.file_name = ""
         self._report_duplicates(as_ids([image.id for image in images]), "images")
         return images
 
@@ -221,24 +225,32 @@ class Reader:
     def _repair_annotation(self, row: int, values: dict[str, Any]) -> AnnotationEntry:
         """Build an annotation from the valid values of a malformed entry."""
         identity = self._read_id(row, values, "annotations")
-        box = _to_box(values.get("bbox"))
+        box = to_box(values.get("bbox"))
+        around = surround(values.get("segmentation")) if box is None else None
+        if around is not None and self.takes_polygons:
+            self.outlined_rows.append(row)
+            box = around
         if box is None:
-            message = f"bbox is {_quote(values.get('bbox'))}, not four finite numbers x, y, w, h"
-            self._report("box-not-finite", message, annotation_id=identity)
+            message = f"bbox is {quote(values.get('bbox'))}, not four finite numbers x, y, w, h"
+            kind = "box-not-finite"
+            if around is not None:  # a polygon where a box is expected, as in YOLO
+                message += "; pass --polygons box (polygons='box') to box its segmentation"
+                kind = "malformed"
+            self._report(kind, message, annotation_id=identity)
         return AnnotationEntry(
             id=identity,
-            image_id=_to_id(values.get("image_id"), NO_ID),
-            category_id=_to_id(values.get("category_id"), NO_ID),
+            image_id=to_id(values.get("image_id"), NO_ID),
+            category_id=to_id(values.get("category_id"), NO_ID),
             bbox=box or NAN_BOX,
-            iscrowd=_to_flag(values.get("iscrowd")),
-            difficult=_to_flag(values.get("difficult")),
+            iscrowd=to_flag(values.get("iscrowd")),
+            difficult=to_flag(values.get("difficult")),
         )
 
     def _repair_image(self, row: int, values: dict[str, Any]) -> ImageEntry:
         identity = self._read_id(row, values, "images")
         name = values.get("file_name")
         if not isinstance(name, str):
-            message = f"image {identity}: file_name is {_quote(name)}, not a name"
+            message = f"image {identity}: file_name is {quote(name)}, not a name"
             self._report("malformed", message, image=str(identity))
             name = f"{row}"
         sizes = [values.get("width"), values.get("height")]
@@ -251,32 +263,36 @@ class Reader:
         identity = self._read_id(row, values, "categories")
         name = values.get("name")
         if not isinstance(name, str):
-            self._report("malformed", f"category {identity}: name is {_quote(name)}, not a name")
+            self._report("malformed", f"category {identity}: name is {quote(name)}, not a name")
             name = f"category {identity}"
         return CategoryEntry(id=identity, name=name)
 
     def _read_id(self, row: int, values: dict[str, Any], key: str) -> int | str:
-        identity = _to_id(values.get("id"), NO_ID)
+        identity = to_id(values.get("id"), NO_ID)
         if identity != NO_ID:
             return identity
         place = f"{key}[{row}]"
-        value = _quote(values.get("id"))
-        self._report("malformed", f"{place}: its id is {value}; assign a unique id")
+        value = quote(values.get("id"))
+        message = f"{place}: its id is {value}; assign a unique id"
+        self._report_entry("malformed", message, key, place)
         return place
 
-    def _report_duplicates(self, ids: Ids, key: str, is_annotation: bool = False) -> None:
+    def _report_duplicates(self, ids: Ids, key: str) -> None:
         for identity, count in find_duplicates(ids):
             message = f"{count} {key} have the id {identity!r}; ids must be unique"
-            self._report("duplicate-id", message, annotation_id=identity if is_annotation else None)
+            self._report_entry("duplicate-id", message, key, identity)
+
+    def _report_entry(self, kind: str, message: str, key: str, identity: int | str) -> None:
+        """Report an error about an entry of the list `key`."""
+        image = str(identity) if key == "images" else None
+        annotation_id = identity if key == "annotations" else None
+        self._report(kind, message, image=image, annotation_id=annotation_id)
 
     def _report_overflow(self, columns: AnnotationColumns) -> None:
-        """Report boxes with x + width or y + height too large; others are reported already."""
-        reported = {
-            finding.annotation_id for finding in self.findings if finding.kind == "box-not-finite"
-        }
-        for row in np.flatnonzero(~np.isfinite(columns.boxes).all(axis=1)):
-            if (identity := columns.ids[[row]].tolist()[0]) not in reported:
-                self._report("box-not-finite", "its sides overflow", annotation_id=identity)
+        """Report boxes with x + width or y + height too large; NaN is reported already."""
+        for row in np.flatnonzero(np.isinf(columns.boxes).any(axis=1)):
+            identity = columns.ids[[row]].tolist()[0]
+            self._report("box-not-finite", "its sides overflow", annotation_id=identity)
 
     def _report(
         self,
@@ -340,53 +356,10 @@ def _find_rows_by_table(ids: Ids, known: Ids) -> NDArray[np.int64]:
     return rows
 
 
-def _may_have_unsafe_names(names: list[str]) -> bool:
-    """Return whether any name may be unsafe, by a quick search in all names at once."""
-    text = "\n".join(names)
-    marks = ("..", "\\", "\0", ":", "\n/", "/\n", "\n\n")
-    is_unsafe_at_ends = not text or text[0] in "/\n" or text[-1] in "/\n"
-    return is_unsafe_at_ends or any(mark in text for mark in marks)
-
-
 def _decode_values(entry: bytes) -> dict[str, Any]:
     """Decode each value of an entry by itself; keep its bytes if that fails."""
     try:
         spans = find_members(entry, READ_KEYS)
     except UNDECODABLE:
         return {}
-    return {key: _decode_value(entry[slice(*span)]) for key, span in spans.items()}
-
-
-def _decode_value(text: bytes) -> Any:
-    try:
-        return json.loads(text)  # unlike msgspec it reads NaN
-    except (ValueError, RecursionError):
-        return text
-
-
-def _to_box(value: Any) -> tuple[float, float, float, float] | None:
-    if not isinstance(value, list) or len(value) != 4:
-        return None
-    if not all(isinstance(side, int | float) and not isinstance(side, bool) for side in value):
-        return None
-    try:
-        x, y, w, h = (float(side) for side in value)
-    except OverflowError:
-        return None
-    return (x, y, w, h) if all(map(math.isfinite, (x, y, w, h))) else None
-
-
-def _to_id(value: Any, default: str) -> int | str:
-    """Return a valid id or the default; whole floats, as tables export them, become integers."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else default
-
-
-def _to_flag(value: Any) -> int:
-    return int(bool(value)) if isinstance(value, bool | int | float) else 0
-
-
-def _quote(value: Any) -> str:
-    text = "missing" if value is None else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return {key: decode_value(entry[slice(*span)]) for key, span in spans.items()}

@@ -62,10 +62,10 @@ def make_patches(dataset: Dataset, segmentation: str) -> list["Patch"]:
 
 
 def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
-    """Yield one document per source, under its own name."""
+    """Yield one document per source, at its own place."""
     for patch in make_patches(dataset, segmentation):
         edits = patch.make_edits(assign_category_ids(dataset, patch), {})
-        yield Document(patch.source.path.name, apply_edits(patch.source.data, edits))
+        yield Document(patch.source.place, apply_edits(patch.source.data, edits))
 
 
 def assign_annotation_ids(dataset: Dataset) -> Ids:
@@ -178,6 +178,9 @@ class Patch:
         """Yield the new bytes of every changed annotation, in the order of the document."""
         new, is_same = self._compare_sides()
         is_moved = np.asarray(~is_same.all(axis=1))
+        is_outlined = self.source.is_outlined[self.source_rows]  # no part of a box to keep
+        is_moved |= is_outlined & self.source.writes_outlined
+        is_same[is_moved & is_outlined] = False
         composing.ensure_finite(self.dataset, self.rows[is_moved])
         is_relabelled, is_flagged = self._mark_relabelled(), self._mark_flagged()
         chosen = np.flatnonzero(is_moved | is_relabelled | is_flagged | self.is_joined)
@@ -243,7 +246,8 @@ class Patch:
             values["category_id"] = category
         try:
             if box is not None:
-                values |= self._encode_box(entry, box)
+                is_unchanged = self._has_source_box(k)
+                values |= self._encode_box(entry, box, is_unchanged)
             if note := self.dataset.notes.get(self._get_id(k)):
                 current = values.get(NOTE_KEY) or _get_member(entry, NOTE_KEY)
                 values[NOTE_KEY] = _add_note(current, note)
@@ -277,8 +281,15 @@ class Patch:
                 values["image_id"] = encode_value(to_plain_id(self.dataset.images.ids[image]))
         return values
 
-    def _encode_box(self, entry: bytes, box: BoxTexts) -> dict[str, bytes]:
+    def _has_source_box(self, k: int) -> bool:
+        """Return whether a box to write is the one around the segmentation, as it was read."""
+        now, before = self.dataset.boxes[self.rows[k]], self.source.boxes[self.source_rows[k]]
+        return bool((now == before).all())
+
+    def _encode_box(self, entry: bytes, box: BoxTexts, is_unchanged: bool) -> dict[str, bytes]:
         """Return the box and the values that depend on it: outline or flag, and area."""
+        if is_unchanged:
+            return {"bbox": _replace_tokens(b"", box[:4])}
         spans = find_members(entry, ("bbox", "area", "segmentation", NOTE_KEY))
         texts = {key: entry[slice(*span)] for key, span in spans.items()}
         values = {"bbox": _replace_tokens(texts.get("bbox", b""), box[:4])}

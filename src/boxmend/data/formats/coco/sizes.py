@@ -16,7 +16,7 @@ from boxmend.data.types import Floats
 
 
 class _Measures(msgspec.Struct, gc=False):
-    bbox: tuple[float, float, float, float]
+    bbox: tuple[float, float, float, float] | None = None  # a box around the segmentation
     area: float | None = None
 
 
@@ -108,7 +108,7 @@ def _read_measures(source: CocoSource) -> Floats:
         measures[rows.start : rows.stop] = [
             (np.nan,) * 3
             if entry is None
-            else (*entry.bbox[2:], np.nan if entry.area is None else entry.area)
+            else (*(entry.bbox or (np.nan,) * 4)[2:], np.nan if entry.area is None else entry.area)
             for entry in decoded
         ]
     return measures

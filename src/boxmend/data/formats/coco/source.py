@@ -39,6 +39,10 @@ class CocoSource(Source):
     is_crowd: NDArray[np.bool_]
     is_difficult: NDArray[np.bool_]
     spans: dict[str, EntrySpans] = field(repr=False)  # of the entries, by list
+    is_outlined: NDArray[np.bool_]  # whether the box is that around the segmentation
+    place: str  # of the patched document in an output folder
+    image_folder: str | None  # likewise, of the images; None for `images`
+    writes_outlined: bool = False  # whether a written document gets these boxes
 
     @property
     def annotations(self) -> EntrySpans:
@@ -58,6 +62,10 @@ class CocoSource(Source):
     def document(self, row: int) -> Path:
         """Return the path of the COCO file."""
         return self.path
+
+    def image_id(self, row: int) -> str:
+        """Return the id of image `row` as a text."""
+        return str(self.image_ids[row])
 
     def entry(self, entries: EntrySpans, row: int) -> bytes:
         """Return the bytes of one entry."""

@@ -7,7 +7,6 @@ list of classes: the label names of a dataset are the sorted names of its object
 import math
 import os
 import re
-from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,14 +15,23 @@ import numpy as np
 from boxmend.data.dataset import UNKNOWN, Dataset, Images, format_position_id
 from boxmend.data.files import change_detection
 from boxmend.data.files.change_detection import ReadFile
-from boxmend.data.files.reading import open_file
 from boxmend.data.findings import Finding
-from boxmend.data.formats.reading import (
-    IMAGE_ENDINGS,
-    ReadOptions,
-    is_safe_name,
-    read_file,
-    read_image_size,
+from boxmend.data.formats.reading import ReadOptions, is_safe_name
+from boxmend.data.formats.voc.images import (
+    choose_output_folder,
+    fill_sizes,
+    find_image_folder,
+    find_images,
+    report_names,
+)
+from boxmend.data.formats.voc.layout import (
+    assign_splits,
+    choose_list,
+    find_annotations_folder,
+    find_ids,
+    read_list,
+    read_lists,
+    split_by_folder,
 )
 from boxmend.data.formats.voc.scanning import (
     DIFFICULT,
@@ -40,7 +48,7 @@ from boxmend.data.formats.voc.scanning import (
     decode_text,
     parse_xml,
 )
-from boxmend.data.formats.voc.source import FALSE_TEXTS, VocSource, read_list_entries
+from boxmend.data.formats.voc.source import FALSE_TEXTS, VocSource
 from boxmend.data.formats.voc.writing import (
     assign_annotation_ids,
     assign_image_paths,
@@ -48,7 +56,6 @@ from boxmend.data.formats.voc.writing import (
     list_losses,
 )
 from boxmend.data.types import Ids
-from boxmend.errors import DataError, UsageError
 
 __all__ = [
     "assign_annotation_ids",
@@ -59,37 +66,40 @@ __all__ = [
     "read",
 ]
 
-SPLIT_ORDER = ("train", "val", "test", "trainval")  # the more specific lists first
-_APPLE_DOUBLE = b"\x00\x05\x16\x07"  # the start of the "._NAME" files in archives made on a Mac
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NAN_BOX = (math.nan,) * 4
 
 
 def looks_like(path: Path) -> bool:
-    """Return whether this is a folder with Annotations/*.xml, or with lists of images."""
-    folder = path / "Annotations"
-    if not os.path.isdir(folder):
-        return False
-    has_lists = os.path.isdir(path / "ImageSets" / "Main")
-    return has_lists or next(_find_documents(folder), None) is not None
+    """Return whether this is a folder with Annotations/*.xml, or another layout of VOC documents.
+
+    Tools write documents into `annotations`, into `labels`, or beside the images.
+    """
+    return find_annotations_folder(path) is not None
 
 
 def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
     """Read the documents that a list of ImageSets/Main names, or all documents.
 
     Without a split, an image belongs to the first list that names it (train, val, test, trainval,
-    then others), or else to "all".
+    then others), or else to "all". Where documents lie beside the images, the folders `train`,
+    `valid`, `val` and `test` are the splits.
     """
-    known = _find_ids(path / "Annotations")
-    list_files = _read_lists(path / "ImageSets" / "Main")
+    folder = find_annotations_folder(path) or ""
+    known = find_ids(path, folder)
+    list_files = read_lists(path / "ImageSets" / "Main") if folder else {}
     lists = {name: file.content or b"" for name, file in list_files.items()}
-    reader = _Reader(path, _find_image_folder(path, options))
-    if split is None:
+    reader = _Reader(path, folder, find_image_folder(path, options))
+    if not folder:
+        splits = split_by_folder(path, known, split)
+        ids = list(splits)
+    elif split is None:
         ids = known
-        splits = _assign_splits(path, lists, set(known), reader.findings)
+        splits, reader.broken_lines = assign_splits(path, lists, set(known), reader.findings)
     else:
-        lists = {split: _choose_list(path, lists, split)}
-        ids = _read_list(path, split, lists[split], set(known), reader.findings)
+        lists = {split: choose_list(path, lists, split)}
+        ids, broken = read_list(path, split, lists[split], set(known), reader.findings)
+        reader.broken_lines = {split: broken}
         splits = dict.fromkeys(ids, split)
     reader.read_files += [list_files[name] for name in lists]
     for id in ids:
@@ -97,111 +107,19 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
     return reader.make_dataset([splits.get(id, "all") for id in reader.ids], lists)
 
 
-def _find_documents(folder: Path) -> Iterator[str]:
-    """Yield the XML files in a folder and below, relative to it, with forward slashes."""
-
-    def fail(error: OSError) -> None:
-        raise DataError(f"{error.filename}: {error.strerror}") from error
-
-    for place, _, names in os.walk(folder, onerror=fail):
-        prefix = os.path.relpath(place, folder).replace(os.sep, "/") + "/"
-        for name in names:
-            if name.endswith(".xml") and not _is_apple_double(os.path.join(place, name), name):
-                yield name if prefix == "./" else prefix + name
-
-
-def _is_apple_double(path: str, name: str) -> bool:
-    if not name.startswith("._"):
-        return False
-    try:
-        with open_file(path) as file:
-            return file.read(len(_APPLE_DOUBLE)) == _APPLE_DOUBLE
-    except OSError:
-        return False  # reading it as a document reports the problem
-
-
-def _find_ids(folder: Path) -> list[str]:
-    return sorted(name.removesuffix(".xml") for name in _find_documents(folder))
-
-
-def _read_lists(folder: Path) -> dict[str, ReadFile]:
-    """Return the lists of a folder by name, the usual splits first."""
-    if not os.path.isdir(folder):
-        return {}
-    files = (path for path in sorted(folder.glob("?*.txt")) if os.path.isfile(path))
-    paths = {path.name.removesuffix(".txt"): path for path in files}
-    usual = [name for name in SPLIT_ORDER if name in paths]
-    return {name: read_file(paths[name]) for name in dict.fromkeys([*usual, *paths])}
-
-
-def _get_list_path(path: Path, split: str) -> Path:
-    return path / "ImageSets" / "Main" / f"{split}.txt"
-
-
-def _choose_list(path: Path, lists: dict[str, bytes], split: str) -> bytes:
-    if split in lists:
-        return lists[split]
-    known = ", ".join(lists) or "none"
-    raise UsageError(f"{path}: no split {split!r} in ImageSets/Main; the splits are {known}")
-
-
-def _read_list(
-    path: Path, split: str, content: bytes, known: Container[str], findings: list[Finding]
-) -> list[str]:
-    """Return the images of a list, once each; invalid lines become findings."""
-    list_path = str(_get_list_path(path, split))
-    ids: dict[str, int] = {}
-    for line, id in read_list_entries(content, known):
-        if not is_safe_name(id):
-            findings.append(_report_unsafe_line(list_path, line, id))
-        elif id in ids:
-            message = f"line {line} names {id!r} again, after line {ids[id]}; remove one"
-            findings.append(Finding("duplicate-id", message, list_path, id))
-        elif id not in known:
-            missing = path / "Annotations" / f"{id}.xml"
-            message = f"line {line} names {id!r}, but there is no {str(missing)!r}"
-            findings.append(Finding("malformed", message, list_path, id))
-        else:
-            ids[id] = line
-    return list(ids)
-
-
-def _assign_splits(
-    path: Path, lists: dict[str, bytes], known: Container[str], findings: list[Finding]
-) -> dict[str, str]:
-    """Return for each image the first list that names it."""
-    splits: dict[str, str] = {}
-    for name, content in lists.items():
-        for line, id in read_list_entries(content, known):
-            if id in known:
-                splits.setdefault(id, name)
-            elif not is_safe_name(id):
-                list_path = str(_get_list_path(path, name))
-                findings.append(_report_unsafe_line(list_path, line, id))
-    return splits
-
-
-def _report_unsafe_line(list_path: str, line: int, id: str) -> Finding:
-    message = f"line {line} names {id!r}, which leads out of the folder; name an image inside it"
-    return Finding("unsafe-name", message, list_path)
-
-
-def _find_image_folder(path: Path, options: ReadOptions) -> Path:
-    usual = (path / "JPEGImages", path / "images")
-    return options.images or next((folder for folder in usual if folder.is_dir()), path)
-
-
 @dataclass
 class _Reader:
     """The reader of the documents of a dataset, with the columns so far."""
 
     path: Path
+    annotations_folder: str
     image_folder: Path
     findings: list[Finding] = field(default_factory=list)
+    broken_lines: dict[str, set[int]] = field(default_factory=dict)  # of lists
     ids: list[str] = field(default_factory=list)
     files: list[VocXml | bytes | None] = field(default_factory=list)
     read_files: list[ReadFile] = field(default_factory=list)
-    file_names: list[str] = field(default_factory=list)
+    filenames: list[str] = field(default_factory=list)  # of the images, as written
     sizes: list[tuple[int, int]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of the objects; empty without a name
@@ -211,7 +129,7 @@ class _Reader:
 
     def add(self, id: str) -> None:
         """Read the document of an image."""
-        path = f"{self.path}{os.sep}Annotations{os.sep}{id}.xml"
+        path = os.path.join(self.path, self.annotations_folder, f"{id}.xml")
         if not is_safe_name(id) or not _is_text(id):
             message = "the file name is not valid on every system; rename the file"
             self.findings.append(Finding("unsafe-name", message, path))
@@ -230,7 +148,7 @@ class _Reader:
         if isinstance(file, VocXml):
             filename = decode_text(file.head_content(FILENAME))
             self._add_objects(file, id, path)
-        self.file_names.append(self._find_image(id, filename, path))
+        self.filenames.append(filename)
         self.sizes.append(self._read_size(file, id, path))
         self.ids.append(id)
         self.files.append(file)
@@ -258,26 +176,8 @@ class _Reader:
     def _report(self, kind: str, message: str, path: str, id: str, position: int) -> None:
         self.findings.append(Finding(kind, message, path, id, format_position_id(id, position)))
 
-    def _find_image(self, id: str, filename: str, path: str) -> str:
-        """Return the image of a document relative to the image folder, by its filename or id."""
-        folder = id.rpartition("/")[0]
-        by_filename = []
-        if is_safe_name(filename):
-            in_folder = f"{folder}/{filename}"
-            has_folder = folder and "/" not in filename
-            by_filename = [in_folder, filename] if has_folder else [filename]
-        elif filename:
-            message = f"filename {filename!r} leads out of the folder; name an image inside it"
-            self.findings.append(Finding("unsafe-name", message, path, id))
-        by_id = (id + end for ending in IMAGE_ENDINGS for end in (ending, ending.upper()))
-        for candidates in (by_filename, by_id):
-            for name in candidates:
-                if os.path.isfile(f"{self.image_folder}{os.sep}{name}"):
-                    return name
-        return by_filename[0] if by_filename else f"{id}{IMAGE_ENDINGS[0]}"
-
     def _read_size(self, file: VocXml | bytes | None, id: str, path: str) -> tuple[int, int]:
-        """Return the recorded width and height, else those of the image's header, else zeros."""
+        """Return the recorded width and height, or zeros."""
         if isinstance(file, VocXml):
             width, height = (_read_pixels(file.head_content(column)) for column in (WIDTH, HEIGHT))
             if width and height:
@@ -285,7 +185,17 @@ class _Reader:
             if width is None or height is None:
                 message = "the width or height in size is not a number of pixels"
                 self.findings.append(Finding("malformed", message, path, id))
-        return read_image_size(self.image_folder / self.file_names[-1]) or (0, 0)
+        return 0, 0
+
+    def _find_images(self) -> list[str]:
+        """Return the names of all images, relative to their folder."""
+        folder = os.path.join(self.path, self.annotations_folder)
+        documents = [os.path.join(folder, f"{id}.xml") for id in self.ids]
+        names, inexact, findings = find_images(
+            self.image_folder, self.ids, self.filenames, documents
+        )
+        self.findings += [*findings, *report_names(inexact, self.path)]
+        return names
 
     def make_dataset(self, splits: list[str], lists: dict[str, bytes]) -> Dataset:
         """Return the dataset of all documents read so far."""
@@ -293,6 +203,7 @@ class _Reader:
         label_of = {name: label for label, name in enumerate(label_names)} | {"": UNKNOWN}
         labels = np.array([label_of[name] for name in self.names], np.int64)
         boxes = np.array(self.boxes, np.float64).reshape(-1, 4)
+        file_names = self._find_images()
         is_difficult = np.array(self.is_difficult, np.bool_)
         n, images = len(boxes), len(self.ids)
         source = VocSource(
@@ -302,9 +213,15 @@ class _Reader:
             lists=lists,
             first_rows=np.cumsum([0, *self.counts]),
             is_difficult=is_difficult,
+            broken_lines=self.broken_lines,
+            annotations_folder=self.annotations_folder,
+            image_folder=choose_output_folder(
+                self.path, self.image_folder, file_names, not self.annotations_folder
+            ),
             read_files=self.read_files,
         )
-        sizes = np.array(self.sizes, np.int64).reshape(-1, 2)
+        recorded = fill_sizes(self.image_folder, file_names, self.sizes)
+        sizes = np.array(recorded, np.int64).reshape(-1, 2)
         ids = (
             format_position_id(id, k)
             for id, count in zip(self.ids, self.counts, strict=True)
@@ -313,8 +230,8 @@ class _Reader:
         return Dataset(
             images=Images(
                 ids=_make_object_column(self.ids),
-                file_names=self.file_names,
-                paths=[os.path.join(self.image_folder, name) for name in self.file_names],
+                file_names=file_names,
+                paths=[os.path.join(self.image_folder, name) for name in file_names],
                 splits=splits,
                 widths=sizes[:, 0].copy(),
                 heights=sizes[:, 1].copy(),

@@ -1,9 +1,11 @@
 """A VOC folder as it was read: its documents, its lists, and the positions of its objects."""
 
+from __future__ import annotations
+
 import codecs
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from boxmend.data.formats.voc.scanning import (
     find_text_spans,
 )
 
+ANNOTATIONS = "Annotations"  # the usual folder of the documents
 FALSE_TEXTS = {"", "0", "false", "no", "unspecified"}  # texts of an unset flag or pose
 _UNKNOWN_TEXTS = {"", "unknown", "unspecified"}
 _MAX_NAMED_EXTRAS = 20  # the others are counted together
@@ -37,10 +40,25 @@ class VocSource(Source):
     lists: dict[str, bytes]  # the files of ImageSets/Main that were read
     first_rows: NDArray[np.int64]  # [files + 1] row of each document's first object
     is_difficult: NDArray[np.bool_]  # [n]
+    annotations_folder: str = ANNOTATIONS  # relative to the dataset, also of a written one
+    image_folder: str = "JPEGImages"  # of a written dataset; empty for the dataset itself
+    broken_lines: dict[str, set[int]] = field(default_factory=dict)  # numbers from 1, by list
 
     def document(self, row: int) -> Path:
         """Return the path of the XML file of image `row` of this source."""
-        return self.path / "Annotations" / f"{self.ids[row]}.xml"
+        return self.path / self.annotations_folder / f"{self.ids[row]}.xml"
+
+    def image_id(self, row: int) -> str:
+        """Return the name of the document of image `row`."""
+        return self.ids[row]
+
+    def without_broken_lines(self) -> VocSource:
+        """Return the source without lines of lists that name no document, or name one again."""
+        lists = dict(self.lists)
+        for name, numbers in self.broken_lines.items():
+            lines = enumerate(lists[name].splitlines(keepends=True), 1)
+            lists[name] = b"".join(line for number, line in lines if number not in numbers)
+        return replace(self, lists=lists, broken_lines={})
 
     def find_positions(
         self, rows: NDArray[np.int64]

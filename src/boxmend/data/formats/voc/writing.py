@@ -21,6 +21,7 @@ from boxmend.data.dataset import (
 from boxmend.data.formats.documents import Document, format_number
 from boxmend.data.formats.reading import is_safe_name
 from boxmend.data.formats.voc.edits import TABS, ObjectChanges, Values, format_object, make_edits
+from boxmend.data.formats.voc.images import USUAL_FOLDER
 from boxmend.data.formats.voc.scanning import (
     DIFFICULT,
     NAME,
@@ -33,7 +34,7 @@ from boxmend.data.formats.voc.scanning import (
     escape_xml,
     is_writable,
 )
-from boxmend.data.formats.voc.source import VocSource, read_list_entries
+from boxmend.data.formats.voc.source import ANNOTATIONS, VocSource, read_list_entries
 from boxmend.data.types import Ids
 from boxmend.errors import DataError
 
@@ -65,8 +66,13 @@ def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
 
 
 def assign_image_paths(dataset: Dataset) -> list[str]:
-    """Return the path of each image: JPEGImages and its name."""
-    return [f"JPEGImages/{name}" for name in dataset.images.file_names]
+    """Return the path of each image: the folder that its source keeps images in, and its name."""
+    paths = [""] * len(dataset.images)
+    for images, source in _group_by_folder(dataset):
+        folder = USUAL_FOLDER if source is None else source.image_folder
+        for row in images.tolist():
+            paths[row] = f"{folder}/{dataset.images.file_names[row]}".lstrip("/")
+    return paths
 
 
 def assign_annotation_ids(dataset: Dataset) -> Ids:
@@ -104,7 +110,7 @@ def _build_patched(dataset: Dataset, source: VocSource) -> Iterator[Document]:
     changes = _collect_changes(dataset, source)
     for row in dataset.images.rows.tolist():
         file = source.files[row]
-        path = f"Annotations/{source.ids[row]}.xml"
+        path = f"{source.annotations_folder}/{source.ids[row]}.xml".lstrip("/")
         if isinstance(file, VocXml):
             edits = make_edits(file, changes[row]) if row in changes else []
             yield Document(path, file.apply(edits))
@@ -183,6 +189,8 @@ def _find_new_values(
 
 def _build_patched_lists(dataset: Dataset, source: VocSource) -> Iterator[Document]:
     """Yield the source's lists without removed images, or new lists if it has none."""
+    if not source.lists and source.annotations_folder != ANNOTATIONS:
+        return  # another layout has no lists
     if not source.lists:
         ids = [source.ids[row] for row in dataset.images.rows.tolist()]
         yield from _build_new_lists(ids, dataset.images.splits)

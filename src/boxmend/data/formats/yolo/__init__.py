@@ -17,10 +17,13 @@ from boxmend.data.dataset import Dataset, Images, format_position_id
 from boxmend.data.files.change_detection import ReadFile, record_missing_file
 from boxmend.data.findings import Finding
 from boxmend.data.formats.reading import ReadOptions, read_file, read_image_size
-from boxmend.data.formats.yolo.data_yaml import read_yaml
+from boxmend.data.formats.yolo.class_lists import ClassList, find_class_list, read_class_list
+from boxmend.data.formats.yolo.data_yaml import DataYaml, read_yaml
 from boxmend.data.formats.yolo.labels import Labels, Rules, parse_labels
 from boxmend.data.formats.yolo.layout import SplitImage, find_images
+from boxmend.data.formats.yolo.output_layout import describe_layout
 from boxmend.data.formats.yolo.source import USUAL_NAMES, YoloSource
+from boxmend.data.formats.yolo.splits import join_path
 from boxmend.data.formats.yolo.writing import (
     assign_annotation_ids,
     assign_image_paths,
@@ -35,17 +38,28 @@ FILES_PER_CHUNK = 64  # read by a thread at once
 
 
 def looks_like(path: Path) -> bool:
-    """Return whether this is a .yaml file, or a folder with a data.yaml or dataset.yaml."""
+    """Return whether this is a .yaml file or a folder with a data.yaml or dataset.yaml.
+
+    Without one, obj.data, obj.names and classes.txt count, too.
+    """
+    return _find_yaml(path) is not None or find_class_list(path) is not None
+
+
+def _find_yaml(path: Path) -> Path | None:
     if path.is_dir():
-        return any((path / name).is_file() for name in USUAL_NAMES)
-    return path.suffix.lower() in ENDINGS and path.is_file()
+        return next((path / name for name in USUAL_NAMES if (path / name).is_file()), None)
+    return path if path.suffix.lower() in ENDINGS and path.is_file() else None
+
+
+def _read_index(path: Path) -> DataYaml | ClassList:
+    if (yaml := _find_yaml(path)) is not None:
+        return read_yaml(yaml)
+    return read_class_list(find_class_list(path) or path)
 
 
 def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
     """Read one split, or all in the order train, val, test."""
-    if path.is_dir():
-        path = next((path / name for name in USUAL_NAMES if (path / name).is_file()), path)
-    document = read_yaml(path)
+    document = _read_index(path)
     layout = find_images(document, split)
     entries = layout.entries
     files = _read_files(entries)
@@ -57,11 +71,12 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
     labels = np.array([label for lines in parsed for label in lines.labels], np.int64)
     source = YoloSource(
         format="yolo",
-        path=path,
+        path=document.path,
         label_names=document.names,
         boxes=boxes,
         labels=labels,
-        document_yaml=document,
+        index=document,
+        layout=describe_layout(join_path(os.getcwd(), str(document.path.parent)), layout),
         read_as=layout.read_as,
         label_paths=[entry.label for entry in entries],
         contents=[pair.content for pair in files],
@@ -70,7 +85,7 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
         num_polygons=sum(lines.num_polygons for lines in parsed),
         read_files=[
             *document.read_files,
-            *layout.read_files,
+            *(listed.file for listed in layout.lists),
             *(pair.labels for pair in files if pair.labels is not None),
         ],
     )

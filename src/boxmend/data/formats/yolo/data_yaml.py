@@ -69,34 +69,42 @@ def parse_yaml(path: Path, data: bytes) -> DataYaml:
     return _interpret(path, data, top)
 
 
-def patch_yaml(
-    document: DataYaml, folders: Mapping[str, str], names: Sequence[str] | None = None
-) -> bytes:
-    """Return the bytes of a data.yaml for an output with these folders: split -> folder.
+@dataclass(frozen=True)
+class OutputPaths:
+    """The paths to write into a data.yaml."""
 
-    Splits that are not in `folders` become null. `names` must begin with the document's names;
-    further names are added. Without differences, the bytes stay the same.
+    splits: Mapping[str, tuple[str, ...]]  # split -> its folders and list files
+    root: str = "."  # `path`: the folder that they start from
+
+
+def patch_yaml(document: DataYaml, paths: OutputPaths, names: Sequence[str] | None = None) -> bytes:
+    """Return the bytes of a data.yaml for an output with these paths.
+
+    Splits without paths become null. `names` must begin with the document's names; further names
+    are added. Without differences, the bytes stay the same.
     """
     names = document.names if names is None else tuple(names)
     text = document.data.decode("utf-8-sig")
-    paths = list(_list_path_values(document, folders))
+    values = list(_list_path_values(document, paths))
     edits = list(_make_name_edits(document, text, names))
-    if not edits and all(is_unchanged for _, _, is_unchanged in paths):
+    if not edits and all(is_unchanged for _, _, is_unchanged in values):
         return document.data
-    for value, folder, is_unchanged in paths:
+    for value, places, is_unchanged in values:
         if value.is_alias:  # the value of its anchor may have changed
-            edits.append(Edit(value.start, value.end, _format_folder(folder)))
+            edits.append(Edit(value.start, value.end, _format_places(places)))
         elif not is_unchanged:
-            edits.append(_replace_value(text, value, folder))
+            edits.append(_replace_value(text, value, places))
     mark = BOM if document.data.startswith(BOM) else b""
     patched = mark + b"".join(apply_edits(text.encode(), _to_byte_edits(text, sorted(edits))))
-    _verify(document, patched, folders, names)
+    _verify(document, patched, paths, names)
     return patched
 
 
-def compose_yaml(folders: Mapping[str, str], names: Sequence[str]) -> bytes:
-    """Return a new data.yaml with the folder of each split and the names by number."""
-    lines = [f"{split}: {_format_scalar(folder)}" for split, folder in folders.items()]
+def compose_yaml(paths: OutputPaths, names: Sequence[str]) -> bytes:
+    """Return a new data.yaml with the paths of each split and the names by number."""
+    lines = [
+        f"{split}: {_format_places(places).decode()}" for split, places in paths.splits.items()
+    ]
     if not names:
         return "\n".join([*lines, "", "names: {}", ""]).encode()
     listing = [f"  {number}: {_format_scalar(name)}" for number, name in enumerate(names)]
@@ -190,28 +198,35 @@ def _list_names(path: Path, names: Node) -> Iterator[str]:
 
 
 def _list_path_values(
-    document: DataYaml, folders: Mapping[str, str]
-) -> Iterator[tuple[Node, str | None, bool]]:
-    """Yield each path value, its new folder, and whether it already has that folder."""
+    document: DataYaml, paths: OutputPaths
+) -> Iterator[tuple[Node, tuple[str, ...], bool]]:
+    """Yield each path value, its new paths, and whether it already has them."""
+    root = () if paths.root == "." else (paths.root,)
     for key, value in document.entries:
         split = SPLIT_KEYS.get(key.text)
         if key.kind == "scalar" and (key.text == "path" or split in document.splits):
-            paths = _read_paths(document.path, key.text, value)
-            current = [posixpath.normpath(path) for path in paths]
+            written = _read_paths(document.path, key.text, value)
+            current = tuple(posixpath.normpath(path) for path in written)
             if split is None:  # for every reader, null means the folder of the data.yaml
-                yield value, None, current in ([], ["."])
+                yield value, root, current in (root, (paths.root,))
             else:
-                yield value, folders.get(split), current in ([], [folders.get(split)])
+                places = paths.splits.get(split, ())
+                yield value, places, current in ((), places)
 
 
-def _replace_value(text: str, value: Node, folder: str | None) -> Edit:
-    """Return the edit that replaces a value by a folder; a list stays a list."""
-    if value.kind == "list" and folder is not None:
-        return Edit(value.items[0].start, value.items[-1].end, _format_folder(folder))
+def _replace_value(text: str, value: Node, places: tuple[str, ...]) -> Edit:
+    """Return the edit that replaces a value by paths; a list stays a list."""
+    if value.kind == "list" and places:
+        first, last = value.items[0], value.items[-1]
+        between = ", "
+        if not value.is_flow:
+            dash = text.rindex("-", 0, first.start)
+            between = _find_newline(text) + " " * (dash - text.rfind("\n", 0, dash) - 1) + "- "
+        return Edit(first.start, last.end, between.join(map(_format_scalar, places)).encode())
     anchor = f"&{value.anchor} ".encode() if value.anchor else b""
     if value.kind == "list":
         return Edit(value.start, value.end, b" " + anchor + b"[]")
-    new = anchor + _format_folder(folder)
+    new = anchor + _format_places(places)
     if text[value.end - 1] == "\n":  # a block scalar includes its last line end
         new += b"\n"
     return Edit(value.start, value.end, new)
@@ -224,8 +239,10 @@ def _to_byte_edits(text: str, edits: Sequence[Edit]) -> Iterator[Edit]:
         yield Edit(start, start + len(text[edit.start : edit.end].encode()), edit.new)
 
 
-def _format_folder(folder: str | None) -> bytes:
-    return _format_scalar(folder).encode() if folder else b"null"
+def _format_places(places: tuple[str, ...]) -> bytes:
+    if len(places) > 1:
+        return f"[{', '.join(map(_format_scalar, places))}]".encode()
+    return _format_scalar(places[0]).encode() if places else b"null"
 
 
 def _make_name_edits(document: DataYaml, text: str, names: tuple[str, ...]) -> Iterator[Edit]:
@@ -276,28 +293,26 @@ def _find_line_end(text: str, position: int) -> int:
     return position + len(text[position:].split("\n", 1)[0].rstrip("\r"))
 
 
-def _verify(
-    document: DataYaml, patched: bytes, folders: Mapping[str, str], names: tuple[str, ...]
-) -> None:
+def _verify(document: DataYaml, patched: bytes, paths: OutputPaths, names: tuple[str, ...]) -> None:
     """Raise a DataError if the patched document has wrong values, as YAML has many forms."""
     try:
         result = parse_yaml(document.path, patched)
     except DataError:
         result = None
-    expected = {split: (folders[split],) for split in document.splits if split in folders}
-    if result is None or result.names != names or not _has_splits(result, expected):
+    expected = {split: paths.splits[split] for split in document.splits if split in paths.splits}
+    if result is None or result.names != names or not _has_paths(result, expected, paths.root):
         raise DataError(
             f"{document.path}: has an unusual form that cannot be changed in place; write path, "
             "train, val, test, nc and names as plain values and lists"
         )
 
 
-def _has_splits(document: DataYaml, expected: Mapping[str, tuple[str, ...]]) -> bool:
+def _has_paths(document: DataYaml, expected: Mapping[str, tuple[str, ...]], root: str) -> bool:
     splits = {
         split: tuple(posixpath.normpath(place) for place in places)
         for split, places in document.splits.items()
     }
-    return splits == expected and posixpath.normpath(document.root or ".") == "."
+    return splits == expected and posixpath.normpath(document.root or ".") == root
 
 
 def _format_scalar(text: str) -> str:

@@ -14,6 +14,7 @@ from boxmend.data.formats.documents import Edit, apply_edits, format_number
 from boxmend.data.types import Box
 
 BOX_VALUES = 5  # the class, and cx cy w h
+PREDICTION_VALUES = 6  # the class, cx cy w h and a confidence
 POLYGON_VALUES = 7  # the class, and three points or more
 NEW_DECIMALS = 8  # of new lines: 0.001 pixels in any image of up to 100,000 pixels
 MIN_DECIMALS = 6  # of a replaced number; most files have as many
@@ -149,8 +150,7 @@ def _parse_box(tokens: list[bytes], size: Size | None, rules: Rules) -> Box:
     """Return the box in pixels, zero-based and half-open."""
     is_polygon = len(tokens) >= POLYGON_VALUES and len(tokens) % 2 == 1
     if len(tokens) != BOX_VALUES and (not is_polygon or rules.has_keypoints):
-        hint = "keypoints are not supported" if rules.has_keypoints else "expected class cx cy w h"
-        raise _LineError("malformed", f"{len(tokens)} values; {hint}")
+        raise _LineError("malformed", f"{len(tokens)} values; {_explain_count(len(tokens), rules)}")
     if is_polygon and not rules.takes_polygons:
         message = (
             f"a polygon of {len(tokens) // 2} points; pass --polygons box (polygons='box') to "
@@ -175,6 +175,17 @@ def _parse_box(tokens: list[bytes], size: Size | None, rules: Rules) -> Box:
     if size and not math.isfinite(sum(box)):
         raise _LineError("box-not-finite", f"too large: {_quote(b' '.join(tokens[1:]))}")
     return box
+
+
+def _explain_count(count: int, rules: Rules) -> str:
+    if rules.has_keypoints:
+        return "keypoints are not supported"
+    if count == PREDICTION_VALUES:
+        return (
+            "the sixth is probably a confidence, so that these are predictions; audit a dataset "
+            "with them by --predictions DIR, or remove the sixth value"
+        )
+    return "expected class cx cy w h"
 
 
 def _parse_numbers(tokens: list[bytes]) -> list[float]:

@@ -6,19 +6,47 @@ lies beside the image. This module opens only list files.
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
 
-from boxmend.data.files.change_detection import ReadFile
 from boxmend.data.files.reading import open_file
 from boxmend.data.files.text import escape_surrogates
 from boxmend.data.findings import Finding
-from boxmend.data.formats.reading import IMAGE_ENDINGS, is_safe_name, read_file
-from boxmend.data.formats.yolo.data_yaml import DataYaml
+from boxmend.data.formats.image_names import InexactName, interpret, report_inexact_names
+from boxmend.data.formats.reading import IMAGE_ENDINGS, is_safe_name
+from boxmend.data.formats.yolo.image_lists import LIST_ENDINGS, ImageList, read_image_list
+from boxmend.data.formats.yolo.splits import (
+    choose_split_name,
+    get_label_folder,
+    get_label_path,
+    guess_splits,
+    join_path,
+    place_exists,
+    resolve_place,
+)
 from boxmend.errors import DataError, UsageError
 
 LABEL_ENDINGS = (".txt",)
 OTHER_TEXTS = {"classes.txt"}  # annotation tools write this file among the label files
+
+
+class Index(Protocol):
+    """What a data.yaml, or the files in its place, state about the splits."""
+
+    @property
+    def path(self) -> Path:
+        """Return the path of the file."""
+
+    @property
+    def root(self) -> str | None:
+        """Return the folder that paths start from, if it is not that of the file."""
+
+    @property
+    def splits(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the folders and lists of each split, as written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +59,8 @@ class SplitImage:
     label: str
     is_orphan: bool = False  # only its label file exists
     is_sharing: bool = False  # the label file belongs to another image
+    place: str = ""  # absolute path of the folder or list that has the image
+    has_plain_name: bool = True  # whether other images had no influence on the name
 
     @property
     def id(self) -> str:
@@ -45,28 +75,23 @@ class SplitLayout:
     entries: list[SplitImage] = field(default_factory=list)
     read_as: dict[str, str] = field(default_factory=dict)
     """Split of the data.yaml -> the split it is read as; several splits may share their images."""
+    root: str = ""
+    """Absolute path of the folder that the paths of splits start from."""
+    lists: list[ImageList] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    read_files: list[ReadFile] = field(default_factory=list)
-    """The .txt files that list images."""
 
 
-def find_images(document: DataYaml, split: str | None) -> SplitLayout:
+def find_images(document: Index, split: str | None) -> SplitLayout:
     """Find the images of one split, or of all."""
-    layout = SplitLayout()
     root = _find_root(document)
+    layout = SplitLayout(root=root)
     for name, places in _choose_splits(document, root, split, layout).items():
         finder = _ImageFinder(name, root, layout.findings)
         for place in places:
             finder.add(place)
         layout.entries += finder.entries
-        layout.read_files += finder.read_files
+        layout.lists += finder.lists
     return layout
-
-
-def get_label_path(image: str) -> str:
-    """Return the path of an image's label file, by the rule above."""
-    before, images, after = image.rpartition("/images/")
-    return stem(f"{before}/labels/{after}" if images else image) + ".txt"
 
 
 def plain_name(name: str, split: str) -> str:
@@ -106,28 +131,29 @@ def stem(name: str) -> str:
 # Splits.
 
 
-def _find_root(document: DataYaml) -> str:
+def _find_root(document: Index) -> str:
     """Return the folder that paths start from; the data.yaml's folder if `path` does not exist."""
-    yaml_folder = _join(os.getcwd(), str(document.path.parent))
-    root = _join(yaml_folder, document.root or "")
+    yaml_folder = join_path(os.getcwd(), str(document.path.parent))
+    root = join_path(yaml_folder, document.root or "")
     return root if os.path.isdir(root) else yaml_folder  # people move datasets
 
 
 def _choose_splits(
-    document: DataYaml, root: str, split: str | None, layout: SplitLayout
+    document: Index, root: str, split: str | None, layout: SplitLayout
 ) -> dict[str, tuple[str, ...]]:
     """Return the splits to read with their places; splits with the same places are read once."""
-    if not document.splits:
+    splits = document.splits or guess_splits(root)
+    if not splits:
         raise DataError(
             f"{document.path}: has none of train, val and test; add the folder of the images"
         )
-    if split is not None and split not in document.splits:
-        known = ", ".join(document.splits)
+    if split is not None and split not in splits:
+        known = ", ".join(splits)
         raise UsageError(f"{document.path}: there is no split {split!r}; the splits are {known}")
     sharing: dict[tuple[str, ...], list[str]] = {}
-    for key in document.splits if split is None else [split]:
-        places = tuple(_resolve_place(root, path) for path in document.splits[key])
-        missing = [place for place in places if not _exists(place)]
+    for key in splits if split is None else [split]:
+        places = tuple(resolve_place(root, path) for path in splits[key])
+        missing = [place for place in places if not place_exists(place)]
         if not missing:
             sharing.setdefault(places, []).append(key)
         elif key == "test" and split is None:  # exports often name a missing test split
@@ -140,33 +166,10 @@ def _choose_splits(
             )
     chosen = {}
     for places, keys in sharing.items():
-        # The split with the name of its folder keeps its ids when written as `images/SPLIT`.
-        folders = [os.path.basename(place) for place in places]
-        name = next((key for key in keys if folders == [key]), keys[0])
+        name = choose_split_name(keys, places)
         chosen[name] = places
         layout.read_as.update(dict.fromkeys(keys, name))
     return chosen
-
-
-def _resolve_place(root: str, path: str) -> str:
-    """Return the absolute path of a folder or list file in the data.yaml."""
-    place = _join(root, path)
-    if not _exists(place) and path.startswith("../"):  # as Roboflow writes its folders
-        inside = _join(root, path[3:])
-        place = inside if _exists(inside) else place
-    return place
-
-
-def _exists(place: str) -> bool:
-    return os.path.exists(place) or os.path.isdir(_get_label_folder(place))
-
-
-def _get_label_folder(folder: str) -> str:
-    return os.path.dirname(get_label_path(f"{folder}/x"))
-
-
-def _join(folder: str, path: str) -> str:
-    return os.path.abspath(os.path.join(folder, path)).replace(os.sep, "/")
 
 
 # Images of one split.
@@ -183,22 +186,46 @@ class _ImageFinder:
         self.seen: set[str] = set()  # paths of images
         self.labels: dict[str, SplitImage] = {}  # path of a label file -> the image it belongs to
         self.names: dict[str, int] = {}
-        self.read_files: list[ReadFile] = []
+        self.lists: list[ImageList] = []
 
     def add(self, place: str) -> None:
         """Add the images of a list file or a folder, and the folder's label files without image."""
         if os.path.isfile(place):
             self._add_list(place)
             return
-        label_folder = _get_label_folder(place)
+        label_folder = get_label_folder(place)
         label_files = {f"{label_folder}/{name}" for name in _scan(label_folder, LABEL_ENDINGS)}
         for name in _scan(place, (*IMAGE_ENDINGS, *LABEL_ENDINGS)):
             if name.lower().endswith(LABEL_ENDINGS):
                 label_files.add(f"{place}/{name}")
             else:
                 self._add(f"{place}/{name}", name, place)
-        for label_file in sorted(label_files - self.labels.keys()):
+        orphans = label_files - self.labels.keys()
+        for label_file in sorted(orphans - self._pair_inexact(orphans, label_folder)):
             self._add_orphan(label_file, place)
+
+    def _pair_inexact(self, orphans: set[str], folder: str) -> set[str]:
+        """Give label files with inexact names, as `a%20b.txt`, to images without label file.
+
+        Return the files that were given to an image.
+        """
+        missing = {label for label in self.labels if not os.path.exists(label)} if orphans else ()
+        claims: dict[str, list[InexactName]] = defaultdict(list)
+        for orphan in sorted(orphans) if missing else ():
+            written = stem(orphan.removeprefix(f"{folder}/"))
+            for reading in interpret(written):
+                label = f"{folder}/{reading.name}.txt"
+                is_beside = os.path.dirname(reading.name) == os.path.dirname(written)
+                if label in missing and is_beside:
+                    claims[label].append(InexactName(written, reading.name, reading.how))
+                    break
+        found = {label: names[0] for label, names in claims.items() if len(names) == 1}
+        self.findings += report_inexact_names(list(found.values()), folder)
+        for row, entry in enumerate(self.entries):
+            if not entry.is_sharing and (match := found.get(entry.label)):
+                label = f"{folder}/{match.written}.txt"
+                self.entries[row] = self.labels[label] = replace(entry, label=label)
+        return {f"{folder}/{match.written}.txt" for match in found.values()}
 
     def _add_orphan(self, label: str, place: str) -> None:
         """Add the missing image of a label file; skip other text files."""
@@ -212,64 +239,53 @@ class _ImageFinder:
         ):
             is_inside = image.startswith(f"{place}/")
             name = image[len(place) + 1 :] if is_inside else os.path.basename(image)
-            self._add(image, name, label, is_orphan=True)
+            self._add(image, name, place, orphan=label)
 
     def _add_list(self, file: str) -> None:
-        if not file.lower().endswith(LABEL_ENDINGS):
+        if not file.lower().endswith(LIST_ENDINGS):
             raise DataError(f"{file}: expected a folder of images, or a .txt file that lists them")
-        try:
-            self.read_files.append(read_file(file))
-            content = self.read_files[-1].content or b""
-            lines = content.decode("utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise DataError(f"{file}: not UTF-8 at byte {error.start}") from error
-        for number, line in enumerate(lines, 1):
-            path = line.strip().replace(os.sep, "/")
-            if ".." in path.split("/") or "\0" in path or "\\" in path:
-                message = f"line {number}: {path!r} is not a safe path, so it is not opened"
-                self._report("unsafe-name", message, file)
-            elif path and not path.lower().endswith(IMAGE_ENDINGS):
-                self._report(
-                    "malformed", f"line {number}: {path!r} is not the name of an image", file
-                )
-            elif path:
-                image = self._resolve_listed(path, os.path.dirname(file))
-                _, images, after = image.rpartition("/images/")
-                self._add(image, after if images else os.path.basename(image), file)
+        listed = read_image_list(file, self.root)
+        self.lists.append(listed)
+        self.findings += listed.findings
+        for image in listed.images.values():
+            _, images, after = image.rpartition("/images/")
+            self._add(image, after if images else os.path.basename(image), file)
 
-    def _resolve_listed(self, path: str, list_folder: str) -> str:
-        beside_list, below_root = _join(list_folder, path), _join(self.root, path)
-        is_below_root = os.path.exists(below_root) and not os.path.exists(beside_list)
-        return below_root if is_below_root and not path.startswith("./") else beside_list
-
-    def _add(self, image: str, name: str, place: str, *, is_orphan: bool = False) -> None:
+    def _add(self, image: str, name: str, place: str, *, orphan: str = "") -> None:
+        """Add an image of a place; an `orphan` is a label file whose image is missing."""
         if image in self.seen:
             return
         self.seen.add(image)
         if not is_safe_name(name) or not _is_text(name):
             message = f"{name!r} is not a valid file name on every system; rename the file"
-            self._report("unsafe-name", message, escape_surrogates(place))
+            self._report("unsafe-name", message, escape_surrogates(orphan or place))
             return
         label = get_label_path(image)
         if owner := self.labels.get(label):
             message = f"it shares the label file {label} with {owner.image}; rename one of them"
-            self._report("duplicate-id", message, image)
             name = stem(owner.name) + os.path.splitext(image)[1]
-            self.entries.append(SplitImage(self.split, name, image, label, is_sharing=True))
+            self._report("duplicate-id", message, image, name)
+            entry = SplitImage(self.split, name, image, label, is_sharing=True, place=place)
+            self.entries.append(replace(entry, has_plain_name=False))
             return
-        candidates = (plain_name(longer, self.split) for longer in _lengthen_name(name, image))
+        longer_names = _lengthen_name(name, image, self.root)
+        candidates = (plain_name(longer, self.split) for longer in longer_names)
+        plain = plain_name(name, self.split)
         name = distinct_name(filter(is_safe_name, candidates), self.names)
-        entry = self.labels[label] = SplitImage(self.split, name, image, label, is_orphan)
+        entry = SplitImage(
+            self.split, name, image, label, bool(orphan), place=place, has_plain_name=name == plain
+        )
+        self.labels[label] = entry
         self.entries.append(entry)
 
-    def _report(self, kind: str, message: str, file: str) -> None:
-        self.findings.append(Finding(kind, message, file))
+    def _report(self, kind: str, message: str, file: str, image: str | None = None) -> None:
+        self.findings.append(Finding(kind, message, file, image))
 
 
-def _lengthen_name(name: str, image: str) -> Iterator[str]:
-    """Yield the name, then the name with more and more folders of its path."""
+def _lengthen_name(name: str, image: str, root: str) -> Iterator[str]:
+    """Yield the name, then the name with more and more folders of its path, up to the root."""
     yield name
-    parts = image.strip("/").split("/")
+    parts = image.removeprefix(f"{root}/").strip("/").split("/")
     for start in range(len(parts) - 2, -1, -1):
         yield "/".join(parts[start:])
 

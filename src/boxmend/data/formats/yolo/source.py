@@ -1,22 +1,39 @@
 """A YOLO dataset as it was read; the writer patches it."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Source
+from boxmend.data.formats.yolo.class_lists import CLASS_LIST_NAMES, DARKNET_NAME, ClassList
 from boxmend.data.formats.yolo.data_yaml import DataYaml
+from boxmend.data.formats.yolo.image_lists import ImageList
+from boxmend.data.formats.yolo.layout import SplitImage
 
 USUAL_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 
 
+@dataclass(frozen=True)
+class SourceLayout:
+    """The folders of a dataset as it was read, all of them in the folder `base`."""
+
+    base: str  # absolute
+    root: str  # of the paths in the data.yaml, relative to `base`
+    entries: Sequence[SplitImage]
+    lists: Sequence[ImageList]
+
+
 @dataclass(eq=False, repr=False)
 class YoloSource(Source):
-    """A data.yaml and its label files as they were read."""
+    """A data.yaml, or the files in its place, and label files as they were read."""
 
-    document_yaml: DataYaml
+    index: DataYaml | ClassList
+    layout: SourceLayout | None  # None if the files do not lie in one folder
     read_as: dict[str, str]  # split of the data.yaml -> the split its images are in
     label_paths: list[str]  # of every image
     contents: list[bytes | None]  # None if there is no label file
@@ -27,12 +44,19 @@ class YoloSource(Source):
     @property
     def name(self) -> str:
         """Return the stem of the file's name, or its folder's name if the file has a usual name."""
-        is_usual = self.path.name in USUAL_NAMES
+        is_usual = self.path.name in (*USUAL_NAMES, DARKNET_NAME, *CLASS_LIST_NAMES)
         return (self.path.absolute().parent.name if is_usual else "") or self.path.stem
 
     def document(self, row: int) -> Path:
         """Return the path of the label file of image `row`."""
         return Path(self.label_paths[row]) if self.label_paths else self.path
+
+    def without_broken_lines(self) -> YoloSource:
+        """Return the source without lines of lists that name no image."""
+        if self.layout is None:
+            return self
+        lists = [replace(listed, drops_broken=True) for listed in self.layout.lists]
+        return replace(self, layout=replace(self.layout, lists=lists))
 
     def extras(self) -> dict[str, int]:
         """Count the polygons that were read as the boxes around them."""

@@ -1,10 +1,11 @@
 """Write YOLO datasets: patch the files they were read from, or write new files.
 
-The output has `data.yaml`, `images/SPLIT/NAME` and `labels/SPLIT/NAME.txt`.
+The output keeps the folders of its source; a conversion has `data.yaml`, `images/SPLIT/NAME` and
+`labels/SPLIT/NAME.txt`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 
 from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, assign_position_ids, sort_by_document
 from boxmend.data.formats.documents import Document
-from boxmend.data.formats.yolo.data_yaml import SPLITS, compose_yaml, patch_yaml
+from boxmend.data.formats.yolo.class_lists import build_class_documents
+from boxmend.data.formats.yolo.data_yaml import DataYaml, compose_yaml, patch_yaml
+from boxmend.data.formats.yolo.image_lists import patch_image_list
 from boxmend.data.formats.yolo.labels import Change, Size, format_line, patch_labels
-from boxmend.data.formats.yolo.layout import distinct_name, plain_name, stem
+from boxmend.data.formats.yolo.layout import stem
+from boxmend.data.formats.yolo.output_layout import OutputLayout, choose_layout, find_single_source
 from boxmend.data.formats.yolo.source import YoloSource
 from boxmend.data.types import Box, Ids
 from boxmend.errors import DataError
@@ -47,26 +51,13 @@ def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
 
     `segmentation` has no effect here: a polygon whose box moved becomes a box.
     """
-    source = _find_single_source(dataset)
+    source = find_single_source(dataset)
     return _build_new(dataset) if source is None else _build_patched(dataset, source)
 
 
 def assign_image_paths(dataset: Dataset) -> list[str]:
-    """Return `images/SPLIT/NAME` for each image; a number avoids a shared label file."""
-    images = dataset.images
-    used: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
-    paths = []
-    for name, split, index in zip(
-        images.file_names, images.splits, images.sources.tolist(), strict=True
-    ):
-        source = dataset.sources[index] if dataset.sources else None
-        split = _choose_split(split)
-        name = plain_name(name, split)
-        if not isinstance(source, YoloSource):  # its names are distinct already
-            group = source.group if source else 0
-            name = distinct_name([name], used[group, split])
-        paths.append(f"images/{split}/{name}")
-    return paths
+    """Return the path of each image: that in its source, or `images/SPLIT/NAME`."""
+    return choose_layout(dataset).images
 
 
 def assign_annotation_ids(dataset: Dataset) -> Ids:
@@ -86,37 +77,6 @@ def assign_annotation_ids(dataset: Dataset) -> Ids:
             identity = f"{source.name}/{identity}"  # as joining the folders does
         ids[row] = identity
     return assign_position_ids(replace(dataset, images=replace(images, ids=ids)))
-
-
-def _find_single_source(dataset: Dataset) -> YoloSource | None:
-    """Return the YOLO source of all images, or None if there is no single one."""
-    used = set(dataset.images.sources.tolist()) or set(range(len(dataset.sources)))
-    sources = [dataset.sources[index] for index in used] if dataset.sources else []
-    if len(sources) == 1 and isinstance(sources[0], YoloSource):
-        return sources[0]
-    return None
-
-
-def _choose_split(split: str) -> str:
-    """Return the split key of data.yaml: `val2017` becomes val, `trainval` becomes train."""
-    return next((key for key in SPLITS if split.startswith(key)), "train")
-
-
-def _folders(splits: Iterable[str], read_as: Mapping[str, str]) -> dict[str, str]:
-    """Return the folder of each split; a missing train or val gets the other's folder."""
-    present = set(map(_choose_split, splits)) or {"train"}
-    substitute = next(split for split in SPLITS if split in present)
-    folders = {}
-    for key in SPLITS:
-        if (split := read_as.get(key, key)) in present:
-            folders[key] = f"images/{split}"
-        elif key != "test":
-            folders[key] = f"images/{substitute}"
-    return folders
-
-
-def _get_label_path(image_path: str) -> str:
-    return f"labels/{stem(image_path.removeprefix('images/'))}.txt"
 
 
 def _require_writable(dataset: Dataset, rows: NDArray[np.int64]) -> None:
@@ -156,17 +116,16 @@ def _get_box(dataset: Dataset, row: int) -> Box:
 def _build_new(dataset: Dataset) -> Iterator[Document]:
     order = sort_by_document(dataset)
     _require_writable(dataset, order)
-    image_paths = assign_image_paths(dataset)
-    folders = _folders(dataset.images.splits, {})
-    yield Document(YAML_NAME, [compose_yaml(folders, dataset.label_names)])
-    ends = np.searchsorted(dataset.image_rows[order], np.arange(len(image_paths) + 1))
-    for image, image_path in enumerate(image_paths):
+    layout = choose_layout(dataset)
+    yield Document(YAML_NAME, [compose_yaml(layout.paths, dataset.label_names)])
+    ends = np.searchsorted(dataset.image_rows[order], np.arange(len(layout.labels) + 1))
+    for image, path in enumerate(layout.labels):
         size = _get_size(dataset, image)
         lines = [
             format_line(int(dataset.labels[row]), _get_box(dataset, row), size) + b"\n"
             for row in order[ends[image] : ends[image + 1]].tolist()
         ]
-        yield Document(_get_label_path(image_path), lines)
+        yield Document(path, lines)
 
 
 # Patched files.
@@ -175,12 +134,12 @@ def _build_new(dataset: Dataset) -> Iterator[Document]:
 def _build_patched(dataset: Dataset, source: YoloSource) -> Iterator[Document]:
     numbering = _number_labels(dataset, source)
     label_changes = _collect_changes(dataset, source, numbering)
-    folders = _folders(dataset.images.splits, source.read_as)
-    yield Document(YAML_NAME, [patch_yaml(source.document_yaml, folders, numbering.names)])
+    layout = choose_layout(dataset)
+    yield from _build_index(dataset, source, layout, numbering.names)
     written = set[str]()
-    for image, image_path in enumerate(assign_image_paths(dataset)):
+    for image, path in enumerate(layout.labels):
         row = int(dataset.images.rows[image])
-        content, path = source.contents[row], _get_label_path(image_path)
+        content = source.contents[row]
         changes, added = label_changes.changes.get(image, {}), label_changes.added.get(image, [])
         if changes or added:
             content = patch_labels(content or b"", _get_size(dataset, image), changes, added)
@@ -194,6 +153,26 @@ def _build_patched(dataset: Dataset, source: YoloSource) -> Iterator[Document]:
             )
         written.add(path)
         yield Document(path, [content])
+
+
+def _build_index(
+    dataset: Dataset, source: YoloSource, layout: OutputLayout, names: tuple[str, ...]
+) -> Iterator[Document]:
+    """Yield the data.yaml, or the files in its place, and the lists of images."""
+    index = source.index
+    if isinstance(index, DataYaml):
+        yield Document(YAML_NAME, [patch_yaml(index, layout.paths, names)])
+    elif layout.source is None or source.layout is None:
+        yield Document(YAML_NAME, [compose_yaml(layout.paths, names)])
+    else:
+        yield from build_class_documents(index, source.layout.base, names, layout.paths.splits)
+    if source.layout is None:
+        return
+    base = source.layout.base
+    images = {f"{base}/{path}" for path in layout.images}
+    for listed in layout.lists:
+        content = patch_image_list(listed, images)
+        yield Document(listed.path.removeprefix(f"{base}/"), [content])
 
 
 @dataclass(frozen=True)
