@@ -3,7 +3,7 @@
     python tools/pretrain_tiny.py [--images N] [--epochs N] [--out FILE]
 
 The dataset is drawn by `other_toys`. Normalisations learn with the statistics of each batch; at
-the end they are measured anew over many images, because what is shipped never changes them.
+the end they are measured again over many images, because what is shipped never changes them.
 """
 
 import argparse

@@ -43,8 +43,8 @@ def test_seeds_are_chosen_after_the_plain_stage_and_stay(dataset: Dataset, tmp_p
     ensure_sound(run)
     for epoch in range(3):
         assert verdicts(run, epoch) == ["unjudged"] * 8
-    told = [line["seeds"] for line in run.read_metrics() if "seeds" in line]
-    assert told == [5 / 8]  # half of 3, 3 and 2, rounded up
+    seeds = [line["seeds"] for line in run.read_metrics() if "seeds" in line]
+    assert seeds == [5 / 8]  # half of 3, 3 and 2, rounded up
     names = set(load_file(run.path / "model.safetensors"))
     assert not any(name.startswith("twin.") for name in names)
     assert "roi_heads.box_predictor.more.1.weight" in names

@@ -59,9 +59,9 @@ def test_missing_annotations_may_be_left_out_of_the_background(
     run, _ = trained(dataset, tmp_path / "run", mend=settings, precision=precision, batch_size=4)
     ensure_sound(run)
     assert ids_in_ledger(run, 1) == dataset.annotation_ids.tolist()
-    told = [line["missing"] for line in run.read_metrics() if "missing" in line]
-    assert told
-    assert max(told) > 1
+    missing = [line["missing"] for line in run.read_metrics() if "missing" in line]
+    assert missing
+    assert max(missing) > 1
 
 
 def test_two_datasets_joined_train_as_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ PROGRESS_KEYS = ("epoch", "step", "images_per_second", "seconds_left", "epoch_en
 LOSSES = ("loss", "rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes")
 MAX_CONFUSIONS = 5
 ESTIMATES = (("label_noise", "label noise"), ("box_noise", "box noise"), ("keep", "raw box kept"))
-MIN_SECONDS_BETWEEN_UPDATES = 0.5  # of a panel in a notebook, which each update sends anew
+MIN_SECONDS_BETWEEN_UPDATES = 0.5  # of a panel in a notebook, which each update sends again
 
 
 class PanelState:

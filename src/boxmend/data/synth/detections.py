@@ -1,8 +1,8 @@
 """Simulated detections of drawn scenes: what a good, but imperfect detector would report.
 
 No detector runs. The detections are drawn at random around the true objects, with the errors that
-detectors make: missed objects, look-alikes taken for one another, edges in the wrong place, objects
-detected twice, and clutter taken for an object. Scores are higher for right detections.
+detectors make: missed objects, confused look-alikes, edges in the wrong place, objects detected
+twice, and clutter detected as an object. Scores are higher for right detections.
 """
 
 from collections.abc import Sequence
