@@ -159,6 +159,12 @@ def test_numbers_that_no_audit_writes_are_refused(tmp_path: Path, change: dict[s
         record_of(run)
 
 
+def test_half_a_character_in_the_numbers_is_refused(run: Path) -> None:
+    (run / "audit.json").write_text('{"notes": [], "\\udcff": 1}')  # without a digest, as edited
+    with pytest.raises(DataError, match=r"audit\.json: is damaged .*; audit again"):
+        record_of(run)
+
+
 def test_other_runs_cannot_be_compared_with_an_audit(run: Path) -> None:
     for settings in ({"baseline": run}, {"beside": [run]}):
         with pytest.raises(UsageError, match="--baseline and --beside are for training runs"):

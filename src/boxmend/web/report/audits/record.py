@@ -159,5 +159,5 @@ def _read_recorded(run: Run) -> RecordedAudit:
     data: Any = run.read_json(AUDIT_FILE) or {}
     try:
         return msgspec.convert(data, RecordedAudit)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise DataError(f"{run.path / AUDIT_FILE}: is damaged ({error}); audit again") from error
