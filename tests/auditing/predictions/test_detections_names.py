@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from boxmend.auditing.predictions.catalogue import to_whole_number
 from boxmend.auditing.predictions.exact import read_exactly
 from boxmend.errors import DataError
 from tests.auditing.predictions.detection_files import GOOD, catalogue, written
@@ -152,3 +153,15 @@ def test_what_is_unknown_is_refused_by_file_place_and_value(
 def test_a_dataset_without_images_knows_none(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no image with image_id 7; they have no images"):
         read_exactly(written(tmp_path, [GOOD]), catalogue({}))
+
+
+@pytest.mark.parametrize(
+    ("identity", "number"),
+    [(7, 7), (7.0, 7), ("7", 7), (7.5, None), (float("inf"), None), ("x", None), (None, None)],
+)
+def test_whole_numbers_are_read_from_numbers_and_texts(identity: Any, number: int | None) -> None:
+    assert to_whole_number(identity) == number
+
+
+def test_a_number_that_no_float_can_hold_is_a_whole_number() -> None:
+    assert to_whole_number(10**400) == 10**400

@@ -78,6 +78,7 @@ def test_the_optimisation_refuses(wrong: dict[str, Any], message: str) -> None:
         ({"discarded": "lost"}, "is 'lost'"),
         ({"gamma": -1.0}, "is -1.0; expected a number from 0 on, like 0.1"),
         ({"num_candidates": 0}, "is 0; expected 1 or more"),
+        ({"num_candidates": 2**63 - 1}, "is 9223372036854775807; expected at most 1,000,000"),
     ],
 )
 def test_mend_refuses(wrong: dict[str, Any], message: str) -> None:

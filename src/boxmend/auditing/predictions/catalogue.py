@@ -152,7 +152,9 @@ def to_whole_number(identity: Identity) -> int | None:
     if isinstance(identity, str):
         is_digits = identity.isascii() and identity.isdigit() and len(identity) < MAX_DIGITS
         return int(identity) if is_digits else None
-    return int(identity) if identity is not None and float(identity).is_integer() else None
+    if isinstance(identity, float):
+        return int(identity) if identity.is_integer() else None
+    return identity
 
 
 def rows_by_file_number(file_names: Sequence[str]) -> dict[Any, int]:

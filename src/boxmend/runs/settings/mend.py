@@ -4,7 +4,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from boxmend.errors import UsageError
-from boxmend.runs.settings.ranges import check_amount, check_choice, check_count, check_share
+from boxmend.runs.settings.ranges import (
+    MAX_TENSOR_COUNT,
+    check_amount,
+    check_choice,
+    check_count,
+    check_share,
+)
 
 
 @dataclass(frozen=True)
@@ -104,4 +110,4 @@ class MendSettings:
                 f"mend.temperature is {self.temperature!r}; expected a number above 0, like 1.5"
             )
         for name in ("num_proposals", "num_candidates", "queue_length"):
-            check_count(f"mend.{name}", getattr(self, name))
+            check_count(f"mend.{name}", getattr(self, name), maximum=MAX_TENSOR_COUNT)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from boxmend.runs.settings.ranges import (
+    MAX_TENSOR_COUNT,
     check_amount,
     check_choice,
     check_count,
@@ -32,7 +33,7 @@ class CoTeachingSettings:
         check_share("co_teaching.forget_rate", self.forget_rate)
         check_share("co_teaching.ramp_share", self.ramp_share)
         check_positive("co_teaching.exponent", self.exponent, "1")
-        check_count("co_teaching.queue_length", self.queue_length)
+        check_count("co_teaching.queue_length", self.queue_length, maximum=MAX_TENSOR_COUNT)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class CaBbcSettings:
         for name, example in (("objectness_weight", "0.1"), ("alpha", "100")):
             check_amount(f"ca_bbc.{name}", getattr(self, name), example)
         check_positive("ca_bbc.temperature", self.temperature, "0.4")
-        check_count("ca_bbc.queue_length", self.queue_length)
+        check_count("ca_bbc.queue_length", self.queue_length, maximum=MAX_TENSOR_COUNT)
         check_choice("ca_bbc.step_unit", self.step_unit, ("relative", "pixels"))
 
 

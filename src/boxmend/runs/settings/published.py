@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from boxmend.runs.settings.ranges import check_amount, check_choice, check_count, check_share
+from boxmend.runs.settings.ranges import (
+    MAX_TENSOR_COUNT,
+    check_amount,
+    check_choice,
+    check_count,
+    check_share,
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class PublishedSettings:
         for name, example in (("gamma", "0.1"), ("fit_threshold", "0.9")):
             check_amount(f"published.{name}", getattr(self, name), example)
         for name in ("num_proposals", "num_candidates", "queue_length"):
-            check_count(f"published.{name}", getattr(self, name))
+            check_count(f"published.{name}", getattr(self, name), maximum=MAX_TENSOR_COUNT)
         check_count("published.queue_warm_up_steps", self.queue_warm_up_steps, minimum=0)
         for name, choices in (
             ("discarded", ("background", "ignore", "rpn_only")),

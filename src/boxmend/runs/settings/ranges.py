@@ -2,6 +2,8 @@
 
 from boxmend.errors import UsageError
 
+MAX_TENSOR_COUNT = 1_000_000  # candidates, proposals or losses: tensors of this size are kept
+
 
 def check_share(name: str, value: float | None) -> None:
     """Raise a UsageError for a number outside 0 to 1; None means not set."""
@@ -15,10 +17,12 @@ def check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None
         raise UsageError(f"{name} is {value!r}; expected {' or '.join(map(repr, choices))}")
 
 
-def check_count(name: str, value: int | None, minimum: int = 1) -> None:
-    """Raise a UsageError for a number below `minimum`; None means not set."""
+def check_count(name: str, value: int | None, minimum: int = 1, maximum: int | None = None) -> None:
+    """Raise a UsageError for a number below `minimum` or above `maximum`; None means not set."""
     if value is not None and not value >= minimum:
         raise UsageError(f"{name} is {value!r}; expected {minimum} or more")
+    if value is not None and maximum is not None and value > maximum:
+        raise UsageError(f"{name} is {value!r}; expected at most {maximum:,}")
 
 
 def check_amount(name: str, value: float | None, example: str) -> None:
