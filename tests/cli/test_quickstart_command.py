@@ -14,6 +14,7 @@ from boxmend.bench import quickstart
 from boxmend.cli import run
 from boxmend.cli.quickstart import NEXT_COMMANDS
 from boxmend.data.boxes import compute_iou
+from boxmend.data.files.temporary import temporary_path
 from boxmend.data.noise import Origin, read_truth
 from boxmend.web.report.page import GENERATOR
 from tests.cli.cli_answers import answer, hashes
@@ -144,6 +145,14 @@ def test_it_continues_where_it_was_stopped(
     assert facts["report"] == str(out / "audit" / "report.html")
     assert (out / "audit" / "report.html").is_file()
     assert facts["repairs"]["in all"]["errors"] > facts["repairs"]["in all"]["repaired"]
+
+
+def test_it_continues_where_it_was_killed_before_its_record_was_complete(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    temporary_path(out / "quickstart.json").write_text("{")
+    assert quickstart.start_quickstart(out, 10).out == out
+    assert [path.name for path in out.iterdir()] == ["quickstart.json"]
 
 
 @pytest.mark.parametrize("there", ["file", "folder", "other settings", "damaged marker"])

@@ -29,6 +29,7 @@ from boxmend.data.files.atomic import open_atomic, wrap_os_errors
 from boxmend.data.files.json_text import encode_json, encode_json_by_line
 from boxmend.data.files.reading import open_file
 from boxmend.data.files.staging import ensure_vacant
+from boxmend.data.files.temporary import remove_leftovers
 from boxmend.data.findings import Severity
 from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
@@ -120,6 +121,7 @@ def start_quickstart(out: Path, num_images: int = NUM_IMAGES) -> Quickstart:
         with open_file(path) as file:
             existing = file.read(4096)
     except (FileNotFoundError, NotADirectoryError):
+        remove_leftovers(out)  # of a quickstart that was killed before it wrote its record
         ensure_vacant(out)
         with wrap_os_errors(out):
             out.mkdir(parents=True, exist_ok=True)
