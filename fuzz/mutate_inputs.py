@@ -38,6 +38,7 @@ from workplaces import Workplace, print_table, workplace
 UNMUTATED = -1  # number of the case with the original input
 STATUSES = {children.TRACEBACK: "traceback", children.UNREADABLE: "unreadable output"}
 STATUSES |= {children.OUTSIDE: "written outside"}
+CONTINUED = ("resume", "bench-audit-suite")  # keep what they finished, also if they fail later
 REVERT_UNFINISHED = "run revert again"  # message of a `revert` that has restored only some files
 TRACEBACK_START = "Traceback (most recent call last)"
 
@@ -104,7 +105,7 @@ def _find_failures(
     paths = changed_paths(before, after)
     outputs = [path for path in paths if path == "out" or path.startswith(("out/", "out."))]
     inputs = [path for path in paths if path.startswith("in/")]
-    if succeeded or variant.name == "resume" or REVERT_UNFINISHED in child.stderr:
+    if succeeded or variant.name in CONTINUED or REVERT_UNFINISHED in child.stderr:
         allowed = tuple(f"in/{pattern}" for pattern in variant.may_change.split())
         inputs = [path for path in inputs if path not in match_patterns(inputs, allowed)]
     if inputs:
