@@ -250,6 +250,8 @@ def test_however_names_are_written_the_file_keeps_its_bytes_and_is_read_alike(
     way = data.draw(st.sampled_from(WAYS))  # a tool writes all names in the same way
     written = [way(name) for name in names]
     assume(all(name == name.strip() for name in names))
+    # Which of several files of one name is meant can depend on which others are there.
+    assume(len({name.rpartition("/")[2] for name in names}) == len(names))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         put(root / "in/images", *names)
