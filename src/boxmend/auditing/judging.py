@@ -62,9 +62,8 @@ class AuditOpinion:
     def estimate_rates(self) -> dict[str, Share]:
         """Return the estimated rates of all kinds of errors, with their bounds."""
         bad = self.estimate_bad_boxes()
-        hidden = (
-            RATES.unseen_per_bad_box * bad.value
-        )  # share of objects whose box is too bad to judge
+        # The share of objects whose box is too bad to judge.
+        hidden = RATES.unseen_per_bad_box * bad.value
         return {
             "wrong_labels": self.labels.rate.widen_bounds(hidden),
             "bad_boxes": bad,

@@ -1,12 +1,12 @@
 """The summary of a report: what a run found and changed, in sentences and key figures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from boxmend.data.types import Mask
+from boxmend.data.types import Mask, Rows
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.opening import OpenRun
 from boxmend.scoring.corrections.changes import score_changes
@@ -48,8 +48,16 @@ def patterns_of(record: RunRecord) -> list[Pattern]:
     names, old = opened.dataset.label_names, opened.dataset.labels
     is_changed = opened.settlement.verdicts == Judgement.RELABELLED
     pairs = np.stack([old, opened.settlement.labels], axis=1)[is_changed]
-    kinds, numbers = np.unique(pairs, axis=0, return_counts=True)
     totals = np.bincount(old[opened.settlement.is_visited & (old >= 0)], minlength=len(names))
+    return list_patterns(names, pairs, totals)
+
+
+def list_patterns(names: Sequence[str], pairs: Rows, totals: Rows) -> list[Pattern]:
+    """Return the most frequent pairs [n, 2] of old and new labels, most frequent first.
+
+    `totals` are the numbers of annotations with each label.
+    """
+    kinds, numbers = np.unique(pairs, axis=0, return_counts=True)
     order = np.argsort(-numbers, kind="stable")[:MAX_PATTERNS]
     return [
         Pattern(

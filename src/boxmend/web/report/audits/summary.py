@@ -18,10 +18,10 @@ from boxmend.scoring.fixes import IN_ALL
 from boxmend.scoring.repairs import RepairCounts, count_repairs
 from boxmend.web.report.audits.record import AuditRecord, RecordedShare
 from boxmend.web.report.content import Pattern, ReportSummary, SummaryTable, Tile
+from boxmend.web.report.summary import list_patterns
 from boxmend.web.report.wording import many, noun, percent, short_address
 from boxmend.web.text import display_text
 
-MAX_PATTERNS = 8
 MAX_NOTE_CHARACTERS = 1000
 UNBROKEN_DASH = "\N{WORD JOINER}\N{EN DASH}\N{WORD JOINER}"
 RATE_WORDS = {
@@ -249,20 +249,8 @@ def _patterns(record: AuditRecord) -> list[Pattern]:
     likely = record.chosen.p_wrong >= MIN_LIKELY_PROBABILITY
     likely &= (fixes.kinds == Kind.WRONG_LABEL) & (fixes.old_labels >= 0)
     pairs = np.stack([fixes.old_labels, fixes.new_labels], axis=1)[likely]
-    kinds, numbers = np.unique(pairs, axis=0, return_counts=True)
-    names = dataset.label_names
-    totals = np.bincount(dataset.labels[dataset.labels >= 0], minlength=len(names))
-    order = np.argsort(-numbers, kind="stable")[:MAX_PATTERNS]
-    return [
-        Pattern(
-            called=display_text(names[kinds[k, 0]]),
-            truly=display_text(names[kinds[k, 1]]),
-            number=int(numbers[k]),
-            share=float(numbers[k] / totals[kinds[k, 0]]),
-            pair=f"{kinds[k, 0]}-{kinds[k, 1]}",
-        )
-        for k in order.tolist()
-    ]
+    totals = np.bincount(dataset.labels[dataset.labels >= 0], minlength=len(dataset.label_names))
+    return list_patterns(dataset.label_names, pairs, totals)
 
 
 def _facts(record: AuditRecord) -> Iterator[tuple[str, str]]:
