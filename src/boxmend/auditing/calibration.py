@@ -142,7 +142,7 @@ def estimate_lowest_share(
         if bounds[k] < best:
             best, factor = float(bounds[k]), 1 / (float(tails[k]) * observed.total)
             number = float(counts[k])
-            low = _find_lower_bound(number)
+            low = find_lower_bound(number)
             share = Share(min(number * factor, 1.0), min(low * factor, 1.0), min(best, 1.0))
     return share
 
@@ -209,7 +209,7 @@ def fit_mean_curve(observations: WeightedSample, values: Floats) -> Curve:
     return Curve(((edges[:-1] + edges[1:]) / 2)[is_there], fitted.x)
 
 
-def _find_lower_bound(count: float) -> float:
+def find_lower_bound(count: float) -> float:
     """Return the lower 95% bound of a Poisson mean, given an observed count."""
     return max(0.0, (math.sqrt(count + 0.25) - CALIBRATION.interval_deviations / 2) ** 2 - 0.25)
 

@@ -68,8 +68,13 @@ def compute_midpoints(edges: tuple[float, ...]) -> Floats:
     return middles
 
 
-def tabulate_contradictions(objects: Objects, evidence: Evidence, p_real: Floats) -> PairTable:
-    """Count contradictions and exposures by pair and cell; `p_real` [n] weights annotations."""
+def tabulate_contradictions(
+    objects: Objects, evidence: Evidence, p_real: Floats, min_seen: float = 0.0
+) -> PairTable:
+    """Count contradictions and exposures by pair and cell; `p_real` [n] weights annotations.
+
+    Objects with evidence in bins below `min_seen` are not counted.
+    """
     num_labels = objects.num_labels
     num_own = len(CONFUSIONS.own_edges) - 1
     num_cells = (len(CONFUSIONS.other_edges) - 1) * num_own
@@ -98,14 +103,15 @@ def tabulate_contradictions(objects: Objects, evidence: Evidence, p_real: Floats
     likeness = _measure_class_likeness(entries[own > CONFUSIONS.min_seen], top[is_seen], num_labels)
     groups, limits = _group_pairs(likeness)
     pooled, num_pooled = _pool_exposures(base, (entries, cells), groups, (keys, num_own))
+    is_fitted = np.repeat(np.array(CONFUSIONS.other_edges[:-1]) >= min_seen, num_own)
     return PairTable(
         num_labels=num_labels,
         keys=keys,
         groups=groups.ravel()[keys],
         all_groups=groups.ravel(),
-        exposures=exposures,
-        counts=counts,
-        pooled=pooled,
+        exposures=exposures * is_fitted,
+        counts=counts * is_fitted,
+        pooled=pooled * is_fitted,
         num_pooled=num_pooled,
         agreement=_measure_agreement(bins[is_seen], (top == objects.labels)[is_seen]),
         class_counts=np.bincount(objects.labels, minlength=num_labels).astype(np.float64),

@@ -13,6 +13,15 @@ from boxmend.auditing.gross_boxes import GROSS_BOXES, GrossBoxes, judge_gross_bo
 from boxmend.auditing.labels import LabelOpinion, judge_labels
 from boxmend.auditing.missing import MISSING, UnexplainedDetections, find_missing
 from boxmend.auditing.presence import PRESENCE, Presence, judge_presence
+from boxmend.auditing.weak_detectors import (
+    WEAKNESS,
+    count_clear_contradictions,
+    doubt_boxes,
+    doubt_labels,
+    doubt_missing,
+    doubt_presence,
+    estimate_doubt,
+)
 from boxmend.data.types import Floats, Rows
 
 
@@ -58,6 +67,7 @@ class AuditOpinion:
     missing: UnexplainedDetections
     p_there: Floats  # [n] probability that an annotation is neither spurious nor a duplicate
     gross: GrossBoxes | None = None  # None where a training run gave the evidence
+    doubt: float = 0.0  # from 0 to 1, in a weak detector
 
     def estimate_rates(self) -> dict[str, Share]:
         """Return the estimated rates of all kinds of errors, with their bounds."""
@@ -85,7 +95,8 @@ class AuditOpinion:
         if self.gross is not None:
             least -= self.gross.rate.value - self.gross.rate.low
             most += self.gross.rate.high - self.gross.rate.value
-        share = Share(mean, max(least, 0.0), min(most, 1.0))
+        background = self.doubt * WEAKNESS.bad_boxes  # already taken off the mean
+        share = Share(mean, max(least - background, 0.0), min(most + background, 1.0))
         return share.widen_bounds(GROSS_BOXES.min_rate)
 
 
@@ -101,13 +112,15 @@ def judge_annotations(
     `labels` is a judgement of labels to use instead of a new one.
     """
     objects, detected = scene.objects, scene.detected
+    doubt = 0.0 if detected is None else estimate_doubt(objects, scene.ignored, detected)
     model, boxes = _judge_boxes(scene, evidence, random)
     presence = Presence(np.zeros(len(objects)), NOT_MEASURED)
     if detected is not None:
         presence = judge_presence(objects, evidence, detected, scene.sizes, model.noise, random)
     p_real = 1 - presence.p_spurious
     if labels is None:
-        labels = judge_labels(objects, evidence, p_real, model.noise, random)
+        is_weak = doubt > 0
+        labels = judge_labels(objects, evidence, p_real, model.noise, random, is_weak=is_weak)
     gross = None
     if detected is not None:
         gross = judge_gross_boxes(objects, detected, scene.sizes, random)
@@ -120,7 +133,26 @@ def judge_annotations(
         missing = find_missing(seen, p_real, 1 - labels.p_wrong, model.noise)
     p_there = p_real.copy()
     p_there[repeats.rows] *= 1 - repeats.p_duplicate
-    return AuditOpinion(labels, boxes, model, presence, repeats, missing, p_there, gross)
+    opinion = AuditOpinion(labels, boxes, model, presence, repeats, missing, p_there, gross)
+    return _doubt_opinion(opinion, doubt, (objects, evidence)) if doubt else opinion
+
+
+def _doubt_opinion(
+    opinion: AuditOpinion, doubt: float, scene: tuple[Objects, Evidence]
+) -> AuditOpinion:
+    """Return the opinion with errors that a weak detector may have made counted less."""
+    presence = doubt_presence(opinion.presence, doubt)
+    p_there = 1 - presence.p_spurious
+    p_there[opinion.repeats.rows] *= 1 - opinion.repeats.p_duplicate
+    return replace(
+        opinion,
+        labels=doubt_labels(opinion.labels, doubt, count_clear_contradictions(*scene)),
+        boxes=doubt_boxes(opinion.boxes, doubt),
+        presence=presence,
+        missing=doubt_missing(opinion.missing, doubt, len(p_there)),
+        p_there=p_there,
+        doubt=doubt,
+    )
 
 
 def _judge_boxes(

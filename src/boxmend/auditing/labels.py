@@ -35,6 +35,7 @@ class LabelConstants:
     alike_likeness: float = 1.5  # of classes that look alike; see `confusions`
     background_rate: float = 0.0003  # of right labels that a confident detector contradicts
     min_rate: float = 0.005  # below it, errors of the detector look like wrong labels
+    weak_min_seen: float = 0.05  # evidence of an object for any class, for a weak detector
 
 
 LABELS = LabelConstants()
@@ -56,15 +57,19 @@ def judge_labels(
     p_real: Floats,
     box_noise: float,
     random: np.random.Generator,
+    *,
+    is_weak: bool = False,
 ) -> LabelOpinion:
     """Judge labels; `p_real` [n] is the probability that an annotation is of an object.
 
-    `box_noise` is the error of edges in shares of the side.
+    `box_noise` is the error of edges in shares of the side. A weak detector sees many objects with
+    hardly any evidence for any class; these do not enter the fit of its errors.
     """
     n, num_labels = len(objects), objects.num_labels
     if num_labels < 2 or not n:
         return LabelOpinion(np.zeros(n), np.full(n, NONE), np.zeros(n), Share(0.0, 0.0, 0.0))
-    table = tabulate_contradictions(objects, evidence, p_real)
+    min_seen = LABELS.weak_min_seen if is_weak else 0.0
+    table = tabulate_contradictions(objects, evidence, p_real, min_seen)
     model = fit_confusions(table)
     tails = (-CONFUSIONS.tail_slope, CONFUSIONS.tail_slope)
     rate = _estimate_rate(model.rate, [fit_confusions(table, tail).rate for tail in tails], n)

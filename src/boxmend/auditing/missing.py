@@ -159,7 +159,7 @@ def _match_detections(scene: tuple[Objects, Objects, Detected], box_noise: float
     chosen = only[places[seen]]
     least = np.quantile(best - 20.0, MISSING.min_score_quantile) if len(best) else np.inf
     around = _describe_surroundings(objects, detected, pairs, np.full(len(detected), NONE))
-    is_free = (number == 0) & ~_mark_on_ignored(ignored, detected)
+    is_free = (number == 0) & ~mark_on_ignored(ignored, detected)
     is_bold = scores - MISSING.part_log_odds * around.cover > least
     candidates = choose_most_confident(detected, np.flatnonzero(is_free & is_bold))
     return _Matches(pairs, candidates, pairs.second[chosen], seen, pairs.iou[chosen])
@@ -310,7 +310,7 @@ def _describe_detections(detected: Detected, around: _Surroundings, rows: Rows) 
     return np.stack(columns, axis=1)
 
 
-def _mark_on_ignored(ignored: Objects, detected: Detected) -> Mask:
+def mark_on_ignored(ignored: Objects, detected: Detected) -> Mask:
     """Mark detections [m] that lie mostly within an ignored object."""
     pairs = find_overlaps(
         ignored.image_rows, ignored.boxes, detected.image_rows, detected.boxes, 1e-6
