@@ -43,9 +43,9 @@ def opinion_and_arguments(
     def record(module: Any, name: str) -> None:
         original = getattr(module, name)
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             calls[name] = arguments
-            return original(*arguments)
+            return original(*arguments, **options)
 
         monkeypatch.setattr(module, name, call)
 

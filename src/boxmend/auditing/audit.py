@@ -91,6 +91,8 @@ class Audit:
     """Annotations in images without a detection, which were not judged."""
     probe: Probe | None = None
     """Counts of planted errors and of those found, by kind and cause; None without a probe."""
+    doubt: float = 0.0
+    """How much a weak detector was doubted: 0 for a strong one, up to 1."""
 
 
 def audit(
@@ -219,6 +221,7 @@ def join_parts(dataset: Dataset, parts: list[DatasetPart]) -> Audit:
         box_noise=_average_shares([Share(m.noise, m.low, m.high) for m in models], weights),
         num_judged=sum(len(part.rows) for part in parts),
         num_not_looked_at=sum(part.num_not_looked_at for part in parts),
+        doubt=float(weights @ [part.opinion.doubt for part in parts] / weights.sum()),
     )
 
 

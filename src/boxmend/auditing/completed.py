@@ -16,6 +16,7 @@ from boxmend.auditing.predictions import Predictions, ResolvedPredictions, read_
 from boxmend.auditing.predictions.raw import UNKNOWN_FOLD
 from boxmend.auditing.probing import PROBE, describe_probe
 from boxmend.auditing.provenance import provenance_warnings
+from boxmend.auditing.weak_detectors import list_doubts
 from boxmend.data.arguments import check_length, refuse_rows, to_boxes, to_labels, to_scores
 from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
@@ -54,7 +55,7 @@ def complete_audit(
     detections = read_predictions(files, dataset) if files else _resolve(predictions, dataset)
     result = audit(dataset, detections, settings)
     warnings = provenance_warnings(dataset, detections, unseen=settings.unseen)
-    notes = (*detections.notes, *warnings)
+    notes = (*detections.notes, *warnings, *list_doubts(result.doubt))
     return CompletedAudit(dataset, detections, settings, result, notes, files)
 
 

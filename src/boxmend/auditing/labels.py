@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import Share, fit_error_curve, fit_mean_curve, make_sample
-from boxmend.auditing.confusion_tables import CONFUSIONS, tabulate_contradictions
+from boxmend.auditing.confusion_tables import CONFUSIONS, PairTable, tabulate_contradictions
 from boxmend.auditing.confusions import ConfusionModel, fit_confusions, log_odds_of_wrong
 from boxmend.auditing.evidence import NONE, Evidence, Objects
 from boxmend.auditing.likeness import blend_log_odds, keep_order
@@ -63,16 +63,16 @@ def judge_labels(
     """Judge labels; `p_real` [n] is the probability that an annotation is of an object.
 
     `box_noise` is the error of edges in shares of the side. A weak detector sees many objects with
-    hardly any evidence for any class; these do not enter the fit of its errors.
+    hardly any evidence for any class, which the model may not describe. So it is fitted with and
+    without these, and the lower rate of wrong labels counts.
     """
     n, num_labels = len(objects), objects.num_labels
     if num_labels < 2 or not n:
         return LabelOpinion(np.zeros(n), np.full(n, NONE), np.zeros(n), Share(0.0, 0.0, 0.0))
-    min_seen = LABELS.weak_min_seen if is_weak else 0.0
-    table = tabulate_contradictions(objects, evidence, p_real, min_seen)
-    model = fit_confusions(table)
-    tails = (-CONFUSIONS.tail_slope, CONFUSIONS.tail_slope)
-    rate = _estimate_rate(model.rate, [fit_confusions(table, tail).rate for tail in tails], n)
+    limits = (0.0, LABELS.weak_min_seen) if is_weak else (0.0,)
+    tables = [tabulate_contradictions(objects, evidence, p_real, limit) for limit in limits]
+    model, bounds = _fit_lowest(tables)
+    rate = _estimate_rate(model.rate, bounds, n)
     rows = np.arange(n)
     seen, best = _judge_by_model(model, evidence, rows, objects.labels)
     copies = np.tile(rows, int(np.clip(LABELS.max_planted // n, 1, LABELS.max_copies)))
@@ -93,6 +93,14 @@ def judge_labels(
     p_right = fit_mean_curve(planted, is_right).at(seen)
     p_fix = np.where(best == NONE, 0.0, p_wrong * p_right)
     return LabelOpinion(p_wrong, best, p_fix, rate)
+
+
+def _fit_lowest(tables: list[PairTable]) -> tuple[ConfusionModel, list[float]]:
+    """Return the model with the lowest rate of wrong labels of several tables, and its bounds."""
+    models = [fit_confusions(table) for table in tables]
+    tails = (-CONFUSIONS.tail_slope, CONFUSIONS.tail_slope)
+    bounds = [fit_confusions(table, tail).rate for table in tables for tail in tails]
+    return min(models, key=lambda model: model.rate), bounds
 
 
 def _judge_by_model(

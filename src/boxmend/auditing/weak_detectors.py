@@ -16,6 +16,7 @@ from boxmend.auditing.calibration import Share, find_lower_bound
 from boxmend.auditing.evidence import NONE, Detected, Evidence, Objects
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.missing import UnexplainedDetections, choose_most_confident, mark_on_ignored
+from boxmend.auditing.notes import warning
 from boxmend.auditing.pairs import find_largest, find_overlaps
 from boxmend.auditing.presence import Presence
 from boxmend.data.types import Floats
@@ -28,6 +29,7 @@ class WeaknessConstants:
     agreeing_min_iou: float = 0.3  # with an annotation of the same class
     surest: float = 1 / 20  # detections per annotation that a weak detector is right about, too
     usual: float = 1 / 2  # detections per annotation that it is compared by
+    compared: int = 2  # detections per annotation, among which are those of the usual confidence
     strong_ratio: float = 0.9  # of the agreement of the usual to that of the surest detections
     weak_ratio: float = 0.8
     clearest: float = 1 / 40  # of the annotations, by evidence, that a weak detector is right about
@@ -39,6 +41,7 @@ class WeaknessConstants:
     spurious_odds: float = 0.12  # of objects among annotations that look most spurious
     bad_boxes: float = 0.04  # good boxes, per annotation, that look bad
     missing: float = 0.035  # detections of background, per annotation, that look like objects
+    missing_margin: float = 0.5  # of them, by which the lower bound of the rate is lower, too
     noted_doubt: float = 0.1  # from which the user is told
 
 
@@ -50,9 +53,15 @@ def estimate_doubt(objects: Objects, ignored: Objects, detected: Detected) -> fl
 
     With few annotations, the ratio of agreements is uncertain, and the doubt is small.
     """
-    rows = choose_most_confident(detected, np.flatnonzero(~mark_on_ignored(ignored, detected)))
-    rows = rows[np.argsort(-detected.scores[rows], kind="stable")]
-    agrees = _measure_agreement(objects, detected)[rows] >= WEAKNESS.agreeing_min_iou
+    order = np.argsort(-detected.scores, kind="stable")[: WEAKNESS.compared * len(objects)]
+    first = Detected(
+        detected.image_rows[order],
+        detected.labels[order],
+        detected.scores[order],
+        detected.boxes[order],
+    )
+    rows = choose_most_confident(first, np.flatnonzero(~mark_on_ignored(ignored, first)))
+    agrees = _measure_agreement(objects, first)[rows] >= WEAKNESS.agreeing_min_iou
     surest, usual = (round(share * len(objects)) for share in (WEAKNESS.surest, WEAKNESS.usual))
     if not surest or not agrees[:surest].any():
         return 0.0
@@ -67,7 +76,9 @@ def doubt_of_ratio(shares: tuple[float, float], numbers: tuple[int, int]) -> flo
     `numbers` are those of the detections.
     """
     surest, usual = shares
-    variances = [share * (1 - share) / number for share, number in zip(shares, numbers, strict=True)]
+    variances = [
+        share * (1 - share) / number for share, number in zip(shares, numbers, strict=True)
+    ]
     ratio = usual / surest
     error = float(np.hypot(ratio * np.sqrt(variances[0]), np.sqrt(variances[1]))) / surest
     excess = WEAKNESS.strong_ratio - (ratio + WEAKNESS.deviations * error)
@@ -131,25 +142,33 @@ def doubt_missing(
     """Return what is found, with objects that background may explain counted less."""
     background = doubt * WEAKNESS.missing
     expected = float(found.p_missing.sum()) / max(num_objects, 1)
-    factor = _keep_factor(max(expected, found.rate.value), background)
+    rate = found.rate
+    factor = _keep_factor(max(expected, rate.value), background)
+    low = rate.low - background * (1 + WEAKNESS.missing_margin)
     return replace(
         found,
         p_missing=found.p_missing * factor,
         p_fix=found.p_fix * factor,
-        rate=_lower_share(found.rate, background, background / 2),
+        rate=Share(max(rate.value - background, 0.0), max(low, 0.0), rate.high),
     )
+
+
+def list_doubts(doubt: float) -> list[str]:
+    """Return a warning if the detector is weak."""
+    if doubt < WEAKNESS.noted_doubt:
+        return []
+    return [
+        warning(
+            "the detector is weak: only its surest detections agree with the annotations. Most "
+            "contradictions may be errors of the detector, so fewer fixes are certain, and the "
+            "intervals of the rates are wide; a better detector finds more"
+        )
+    ]
 
 
 def _keep_factor(share: float, background: float) -> float:
     """Return the part of a share that is not background."""
     return max(1 - background / max(share, 1e-9), 0.0)
-
-
-def _lower_share(share: Share, background: float, margin: float) -> Share:
-    """Return a share without background; the lower bound is `margin` lower than the share."""
-    value = max(share.value - background, 0.0)
-    low = max(share.low - background - margin, 0.0)
-    return Share(value, min(low, value), share.high)
 
 
 def _measure_agreement(objects: Objects, detected: Detected) -> Floats:
