@@ -109,7 +109,8 @@ def doubt_labels(opinion: LabelOpinion, doubt: float, surest: tuple[int, int]) -
     factor = value / max(rate.value, 1e-9) / (1 + odds * opinion.p_wrong)
     least = min(rate.low, find_lower_bound(count) / total) - WEAKNESS.label_margin
     high = rate.high * (1 + doubt * WEAKNESS.hidden_label_share) + doubt * WEAKNESS.hidden_labels
-    low = rate.low + doubt * (max(least, 0.0) - rate.low)
+    reach = min(doubt / WEAKNESS.noted_doubt, 1.0)  # all of it wherever the user is told
+    low = rate.low + reach * (max(least, 0.0) - rate.low)
     return replace(
         opinion,
         p_wrong=opinion.p_wrong * factor,
