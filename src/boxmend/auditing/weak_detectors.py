@@ -1,10 +1,10 @@
-"""Doubt what a weak detector says: find out how weak it is, and lower probabilities accordingly.
+"""Measure how weak a detector is, and conclude less from the detections of a weak one.
 
-A weak detector misses, misplaces and confuses many objects even where it is fairly confident. Such
-errors look like errors of the annotator. How confident a detector is says little, since scores have
-different scales. But its detections agree with annotations less often, the less confident they
-are: slowly for a strong detector, fast for a weak one. Errors of the annotator lower all agreement
-alike, so only the ratio counts.
+A weak detector confuses, misplaces and overlooks many objects even where it is fairly confident.
+Such errors look like errors of the annotator. Scores of different detectors have different scales,
+so they do not show which detector is weak. Agreement with the annotations does: from the most
+confident detections to less confident ones it falls slowly for a strong detector, and fast for a
+weak one. Errors of the annotator lower the agreement of all detections, so their ratio is used.
 """
 
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class WeaknessConstants:
     bad_boxes: float = 0.04  # good boxes, per annotation, that look bad
     missing: float = 0.035  # detections of background, per annotation, that look like objects
     missing_margin: float = 0.5  # of them, by which the lower bound of the rate is lower, too
-    noted_doubt: float = 0.1  # from which the user is told
+    noted_doubt: float = 0.1  # from which `audit` warns
 
 
 WEAKNESS = WeaknessConstants()
@@ -109,7 +109,7 @@ def doubt_labels(opinion: LabelOpinion, doubt: float, surest: tuple[int, int]) -
     factor = value / max(rate.value, 1e-9) / (1 + odds * opinion.p_wrong)
     least = min(rate.low, find_lower_bound(count) / total) - WEAKNESS.label_margin
     high = rate.high * (1 + doubt * WEAKNESS.hidden_label_share) + doubt * WEAKNESS.hidden_labels
-    reach = min(doubt / WEAKNESS.noted_doubt, 1.0)  # all of it wherever the user is told
+    reach = min(doubt / WEAKNESS.noted_doubt, 1.0)  # full where `audit` warns
     low = rate.low + reach * (max(least, 0.0) - rate.low)
     return replace(
         opinion,
