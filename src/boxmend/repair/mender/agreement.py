@@ -101,7 +101,7 @@ def _select(scene: Scene, detected: Detected) -> _Sample:
 def _list_readings(sample: _Sample) -> Iterator[tuple[str, Floats]]:
     """Yield other readings of the boxes, with words for them."""
     boxes, sizes = sample.boxes, sample.sizes
-    known = (sizes > 0).all(axis=1)
+    known: Mask = np.logical_and.reduce(sizes > 0, axis=1)
     whole = np.tile(sizes, 2)
     if known.any():
         mirrored = whole - boxes[:, [2, 3, 0, 1]]
