@@ -8,7 +8,7 @@ HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 TWO_WORKERS = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # more threads would wait for each other
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock clean
+.PHONY: help setup demo test test-slow fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-mender bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -69,6 +69,9 @@ bench-report: $(STAMP)  ## the report of 20,000 annotations: how long it takes t
 
 bench-audit: $(STAMP)  ## an audit of 118,000 images with 4 million detections: time and memory
 	$(BIN)/python benchmarks/bench_audit.py
+
+bench-mender: $(STAMP)  ## an update of a Mender with 2 million detections: time and memory
+	$(BIN)/python benchmarks/bench_mender.py
 
 bench-evaluation: $(STAMP)  ## scoring of 5,000 images with 100 detections each against pycocotools
 	$(BIN)/python benchmarks/bench_evaluation.py

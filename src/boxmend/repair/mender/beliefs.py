@@ -48,7 +48,7 @@ MIN_SIDE_PIXELS = 1.0  # of a mended box
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """MenderMemory, estimates and decisions about the judged annotations, one row each."""
+    """Memory, estimates and decisions about the judged annotations, one row each."""
 
     memory: MenderMemory
     estimates: Estimates
