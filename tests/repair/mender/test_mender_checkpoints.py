@@ -79,5 +79,6 @@ def test_without_a_state_a_resumed_run_starts_again(tmp_path: Path) -> None:
     mender._writer._finalizer()
     again = Mender(drawn.dataset, out=tmp_path / "run", resume=True)
     train(again, drawn, range(2))
-    assert again.finish().summary()["ledger_rows"] == 2 * len(drawn.dataset)
-    assert len(again.finish.__self__._writer.run.read_metrics()) == 2
+    finished = again.finish()
+    assert finished.summary()["ledger_rows"] == 2 * len(drawn.dataset)
+    assert len(finished.read_metrics()) == 2
