@@ -12,7 +12,14 @@ from boxmend import BoxmendError, Mender, MenderSettings, Predictions
 from boxmend.data.types import Floats
 from boxmend.errors import DataError, OutputError, UsageError
 from tests.auditing.audit_scenes import SIZE
-from tests.repair.mender.mender_scenes import ONLY_ANNOTATED, Noise, Scene, mend, predictions_of, scene
+from tests.repair.mender.mender_scenes import (
+    ONLY_ANNOTATED,
+    Noise,
+    Scene,
+    mend,
+    predictions_of,
+    scene,
+)
 
 
 @pytest.fixture(scope="module")

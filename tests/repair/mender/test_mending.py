@@ -8,7 +8,14 @@ import pytest
 
 from boxmend import Dataset, Mender, MenderSettings, Predictions
 from boxmend.data.boxes import compute_iou
-from tests.repair.mender.mender_scenes import LABELS, ONLY_ANNOTATED, Noise, mend, predictions_of, scene
+from tests.repair.mender.mender_scenes import (
+    LABELS,
+    ONLY_ANNOTATED,
+    Noise,
+    mend,
+    predictions_of,
+    scene,
+)
 
 
 def test_wrong_labels_and_loose_boxes_are_mended(tmp_path: Path) -> None:
