@@ -20,6 +20,7 @@ from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
 from boxmend.repair.trained_runs import TrainedRun
 from boxmend.runs import folder as runs
+from boxmend.runs.planting import PLANTED_KEY, plant_errors
 from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 from boxmend.scoring.voc import VocScores
@@ -76,6 +77,7 @@ def train(
         detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder yet
         settings = fill_detector_numbers(settings, detector.numbers)
         run_facts = facts.collect_facts(addresses, dataset, processes)
+        seen = _plant_errors(dataset, settings, run_facts["data"])
         if settings.keep_best and truth is not None:
             run_facts["data"]["val_sha256"] = fingerprint(truth)  # scores on other data differ
         _ensure_same_run(settings, run_facts, processes)
@@ -92,10 +94,22 @@ def train(
                 validation = Validation(truth, dataset.label_names, settings, processes, listener)
             output = _make_output(run, settings, dataset, validation, listener)
             with _withdraw_on_error(run, processes):
-                training, state = make_training(settings, dataset, detector, processes, output)
+                training, state = make_training(settings, seen, detector, processes, output)
             with _explain_write_error():
                 _run_to_end(training, state, validation, listener)
         return TrainedRun(run.path, dataset)
+
+
+def _plant_errors(dataset: Dataset, settings: TrainSettings, data_facts: dict[str, Any]) -> Dataset:
+    """Return the dataset that the training sees: with the errors of the setting `probe`.
+
+    The facts about the data get its fingerprint, so that a resumed run has the same errors.
+    """
+    if not settings.probe:
+        return dataset
+    seen = plant_errors(dataset, settings.probe, settings.seed)
+    data_facts[PLANTED_KEY] = fingerprint(seen)
+    return seen
 
 
 @dataclass(frozen=True)
