@@ -84,6 +84,11 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
         return
     judged = f"{learnt:,} of them" if learnt < n else "each of them" if n > 1 else "it"
     yield f"{trained} and judged {judged} during training."
+    if planted := len(opened.history.planted):
+        yield (
+            f"For its audit, it saw {many(planted, 'annotation')} with an error that it had "
+            "planted in memory; these keep their values and were not judged."
+        )
     if _is_number(noise.get("label_noise")):
         bounds = _bounds(noise, "label_noise")
         between = f" ({' to '.join(bounds)})" if bounds else ""
