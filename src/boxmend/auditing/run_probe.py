@@ -22,13 +22,14 @@ from boxmend.auditing.calibration import (
 )
 from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
 from boxmend.auditing.labels import LabelOpinion
-from boxmend.auditing.run_evidence import find_shift
 from boxmend.auditing.probing import Planted, Probe, check_fixes
+from boxmend.auditing.run_evidence import find_shift, read_estimate
 from boxmend.data.boxes import clip_boxes, compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.history import read_history
 from boxmend.runs.opening import OpenRun
+from boxmend.runs.planting import remove_planted_share
 from boxmend.runs.settling import group_means, settling_visits
 
 CAUSES = {Kind.WRONG_LABEL: "any other class", Kind.BAD_BOX: "grossly off"}
@@ -86,8 +87,11 @@ def calibrate_labels(probed: ProbedRun, rows: Rows, labels: LabelOpinion) -> Lab
     """Return the judgement of labels at `rows`, calibrated by those that were planted.
 
     Some of the user's labels are wrong, so a preferred label that differs from both may be right.
+    Without an estimate of the label noise, nothing changes.
     """
     is_planted = np.isin(rows, probed.rows[probed.has_wrong_label])
+    if not is_planted.any() or read_estimate(probed.opened.run, "label_noise") is None:
+        return labels
     rate = _estimate_label_noise(probed, labels, is_planted)
     p_right = labels.p_fix / np.maximum(labels.p_wrong, 1e-12)
     odds = _to_odds(labels.p_wrong)
@@ -112,7 +116,7 @@ def _estimate_label_noise(probed: ProbedRun, labels: LabelOpinion, is_planted: M
     lie, gives too little, since their own labels had less influence on the detector. The result is
     a mean of both, with the bounds of both.
     """
-    if probed.opened.run.settings().get("label_noise") != "auto" or not is_planted.any():
+    if probed.opened.run.settings().get("label_noise") != "auto":
         return labels.rate
     estimated = remove_share(labels.rate, float(is_planted.mean()))
     suspicions, is_other = _to_odds(labels.p_wrong), ~is_planted
@@ -149,10 +153,8 @@ def _fit_shift(odds: Floats, happened: Mask, possible: float) -> float:
 
 def remove_share(rate: Share, planted: float) -> Share:
     """Return the rate of errors among annotations without the share of planted errors."""
-    values = (
-        max((value - planted) / (1 - planted), 0.0) for value in (rate.value, rate.low, rate.high)
-    )
-    return Share(*values)
+    values = (rate.value, rate.low, rate.high)
+    return Share(*(remove_planted_share(value, planted) for value in values))
 
 
 def judge_settled_boxes(probed: ProbedRun, rows: Rows, noise: Share) -> BoxOpinion:

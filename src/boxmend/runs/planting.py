@@ -68,6 +68,11 @@ def plant_errors(dataset: Dataset, share: float, seed: int) -> Dataset:
     return disturb(dataset, NoiseSettings(gross_boxes=1, seed=seed), eligible=for_boxes).dataset
 
 
+def remove_planted_share(rate: float, planted: float) -> float:
+    """Return a rate of errors among annotations without the share of planted errors."""
+    return max((rate - planted) / (1 - planted), 0.0)
+
+
 def has_planted_errors(run: Run) -> bool:
     """Return whether errors were planted into the annotations of a training."""
     data = run.facts().get(DATA_KEY)

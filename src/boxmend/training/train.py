@@ -20,7 +20,7 @@ from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
 from boxmend.repair.trained_runs import TrainedRun
 from boxmend.runs import folder as runs
-from boxmend.runs.planting import PLANTED_KEY, plant_errors
+from boxmend.runs.planting import PLANTED_KEY, plant_errors, remove_planted_share
 from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 from boxmend.scoring.voc import VocScores
@@ -43,6 +43,7 @@ from boxmend.training.validation import detect, ensure_scorable, score
 
 MODEL_FILE = "model.safetensors"
 MAX_CONFUSIONS = 20  # in a summary
+NOISE_FIGURES = {"label_noise", "label_noise_low", "label_noise_high"}
 
 __all__ = ["MODEL_FILE", "Interrupted", "Listener", "train"]
 
@@ -235,9 +236,15 @@ def _more_models(
 
 
 def _report_noise(training: Training) -> dict[str, Any]:
-    """Return the method's report about the annotations, with class names."""
+    """Return the method's report about the annotations, with class names.
+
+    The label noise is that of the user's annotations, without the share of planted labels.
+    """
     report = dict(training.method.report())
-    names = training.dataset.label_names
+    names, settings = training.dataset.label_names, training.settings
+    if settings.probe and settings.label_noise == "auto":
+        for name in NOISE_FIGURES & report.keys():
+            report[name] = remove_planted_share(report[name], settings.probe / 2)
     if "confusions" in report:
         report["confusions"] = [
             {

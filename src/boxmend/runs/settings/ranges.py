@@ -5,10 +5,10 @@ from boxmend.errors import UsageError
 MAX_TENSOR_COUNT = 1_000_000  # candidates, proposals or losses: tensors of this size are kept
 
 
-def check_share(name: str, value: float | None, maximum: float = 1) -> None:
-    """Raise a UsageError for a number outside 0 to `maximum`; None means not set."""
-    if value is not None and not 0 <= value <= maximum:  # also true for NaN
-        raise UsageError(f"{name} is {value!r}; expected a share from 0 to {maximum}")
+def check_share(name: str, value: float | None) -> None:
+    """Raise a UsageError for a number outside 0 to 1; None means not set."""
+    if value is not None and not 0 <= value <= 1:  # also true for NaN
+        raise UsageError(f"{name} is {value!r}; expected a share from 0 to 1")
 
 
 def check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:

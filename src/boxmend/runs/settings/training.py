@@ -99,8 +99,8 @@ class TrainSettings:
     features of the network), or average (averaged weights, at the cost of half a step)."""
 
     probe: float | None = None
-    """Share of annotations, 0 to 0.2, that get a wrong label or a wrong box in memory, so that
-    `boxmend audit RUN` can measure itself; 0.05 is enough. By default none."""
+    """Share of annotations, 0 to 0.2, that get a wrong label or a wrong box in memory only. With
+    it, `boxmend audit RUN` measures how many errors it finds; try 0.05. By default none."""
 
     detector: str = "resnet50"
     """resnet50 (as in the paper), resnet18, mobilenet_v2 or mobilenet_v3, all with a feature
@@ -173,7 +173,10 @@ class TrainSettings:
             check_count(name, getattr(self, name))
         for name in ("warm_up", "rpn_low_quality"):
             check_share(name, getattr(self, name))
-        check_share("probe", self.probe, maximum=MAX_PROBE_SHARE)
+        if self.probe is not None and not 0 <= self.probe <= MAX_PROBE_SHARE:
+            raise UsageError(
+                f"probe is {self.probe!r}; expected a share from 0 to {MAX_PROBE_SHARE}, like 0.05"
+            )
         for name in ("label_noise", "box_noise"):
             if getattr(self, name) != "auto":
                 check_share(name, getattr(self, name))

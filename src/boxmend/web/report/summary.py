@@ -31,7 +31,7 @@ def summarise(record: RunRecord, scores: DetectorScores, baseline: DetectorScore
         ("The detector", list(_detector_tiles(scores, baseline))),
     ]
     paragraphs = [
-        " ".join(_sentences(record, noise)),
+        " ".join([*_sentences(record, noise), *_planted_sentences(record.opened)]),
         " ".join(_result_sentences(record, scores, baseline)),
     ]
     return ReportSummary(
@@ -84,11 +84,6 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
         return
     judged = f"{learnt:,} of them" if learnt < n else "each of them" if n > 1 else "it"
     yield f"{trained} and judged {judged} during training."
-    if planted := len(opened.history.planted):
-        yield (
-            f"For its audit, it saw {many(planted, 'annotation')} with an error that it had "
-            "planted in memory; these keep their values and were not judged."
-        )
     if _is_number(noise.get("label_noise")):
         bounds = _bounds(noise, "label_noise")
         between = f" ({' to '.join(bounds)})" if bounds else ""
@@ -102,6 +97,15 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
         yield (
             "That is more than half of the labels: either most were wrong, or the detector learnt "
             "too little. Look at the gallery before you use the changes."
+        )
+
+
+def _planted_sentences(opened: OpenRun) -> Iterator[str]:
+    """Yield how many annotations the run does not judge, since it planted errors there."""
+    if number := len(opened.history.planted):
+        yield (
+            f"To measure its audit, it planted errors into {many(number, 'annotation')} in memory; "
+            "annotations with planted errors are not judged and keep their values."
         )
 
 
