@@ -1,5 +1,6 @@
 """Audit a dataset by the ledger of a training run, and probe this audit if the run allows it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -61,19 +62,22 @@ def audit_ledger(opened: OpenRun) -> tuple[Audit, tuple[str, ...]]:
         return replace(result, rates=rates), (KINDS_NOTE, NO_PROBE_NOTE)
     if box_noise is not None:
         rates["bad_boxes"] = estimate_bad_boxes(trained, box_noise)
-    return _leave_out_planted(probed, replace(result, rates=rates), rows), (
-        KINDS_NOTE,
-        describe_planted(probed),
-    )
+    result = _leave_out_planted(probed, replace(result, rates=rates), rows)
+    return result, (KINDS_NOTE, *_describe_planted(probed))
 
 
-def describe_planted(probed: ProbedRun) -> str:
-    """Return a note about the annotations with planted errors."""
-    return (
+def _describe_planted(probed: ProbedRun) -> Iterator[str]:
+    """Yield notes about the annotations with planted errors."""
+    yield (
         f"{len(probed.rows):,} annotations are not judged, since the training saw them with "
         "planted errors; a planted error counts as fixed correctly if the fix restores your label, "
         "or comes closer to your box, which may be wrong as well"
     )
+    if not probed.opened.settlement.is_moved.any():
+        yield (
+            "the training moved no box, so its ledger shows nothing about bad boxes; to find "
+            "them, give --predictions"
+        )
 
 
 def _judge(
