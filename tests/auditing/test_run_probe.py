@@ -22,6 +22,7 @@ from boxmend.auditing.run_probe import (
     open_as_trained,
     remove_share,
 )
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Box
 from boxmend.runs import folder as runs
 from boxmend.runs.opening import open_run_with_history
@@ -125,6 +126,28 @@ def test_settled_boxes_are_the_fixes_and_doubt_grows_with_the_noise(tmp_path: Pa
     assert little.iou_gain[0] > much.iou_gain[0] > 0
 
 
+def test_true_boxes_lie_around_the_settled_one_as_far_as_visits_differ(tmp_path: Path) -> None:
+    near: list[Box] = [(56.0, 30.0, 80.0, 70.0), (64.0, 30.0, 80.0, 70.0)]
+    visits = [Visit(epoch, 0, loss=0.1, box=near[epoch % 2]) for epoch in range(6)]
+    address = drawn(tmp_path, "coco", boxes=[HALF] * 2)
+    probed = open_probed(
+        probed_run(tmp_path / "run", address, [*visits, Visit(5, 1, loss=0.1)], labels={1: 2})
+    )
+    judged = judge_settled_boxes(probed, np.array([0]), Share(0.0, 0.0, 0.0))
+    # The mean is 20 x 40 pixels. x1 is 4 pixels off at each of two visits, 0.2 sides.
+    spread = math.sqrt(2 * 0.2**2 / 4 / (2 - 1))
+    error = math.hypot(1.4 * spread, 0.01)
+    random = np.random.default_rng(0)
+    moved = np.array([60, 30, 80, 70]) + error * np.array([20, 40, 20, 40]) * random.normal(
+        size=(20_000, 4)
+    )
+    overlap = np.array([60, 30, 80, 70]) + 0 * moved
+    assert judged.boxes[0].tolist() == [60, 30, 80, 70]
+    is_good = compute_iou(overlap, moved) >= 0.7
+    assert judged.p_fix[0] == pytest.approx(is_good.mean(), abs=0.1)
+    assert 0.1 < is_good.mean() < 0.7
+
+
 def test_bad_boxes_are_unknown_if_no_box_was_moved(tmp_path: Path) -> None:
     noise = Share(0.4, 0.3, 0.5)
     address = drawn(tmp_path, "coco")
@@ -138,12 +161,13 @@ def test_bad_boxes_are_unknown_if_no_box_was_moved(tmp_path: Path) -> None:
 
 def test_a_rate_without_planted_labels() -> None:
     # 28 of 100 are wrong, of which 10 are planted
-    assert remove_share(Share(0.28, 0.1, 0.46), 0.1) == Share(
-        pytest.approx(0.2), 0.0, pytest.approx(0.4)
-    )
+    share = remove_share(Share(0.28, 0.1, 0.46), 0.1)
+    assert (share.value, share.low, share.high) == pytest.approx((0.2, 0.0, 0.4))
 
 
-def made_labels(folder: Path, num_right: int) -> tuple[ProbedRun, LabelOpinion]:
+def made_labels(
+    folder: Path, num_right: int, noise: float = 0.75
+) -> tuple[ProbedRun, LabelOpinion]:
     """Of 40 labels, 20 were planted; the run prefers the user's one for the first `num_right`."""
     boxes: list[Box] = [(k, k, k + 20, k + 20) for k in range(40)]
     address = drawn(folder, "coco", boxes=boxes)
@@ -152,10 +176,10 @@ def made_labels(folder: Path, num_right: int) -> tuple[ProbedRun, LabelOpinion]:
     seen = {row: int(user[row] + 1) % 3 for row in range(20)}
     settings = {"label_noise": "auto"}
     run = probed_run(folder / "run", address, visits, labels=seen, settings=settings)
-    set_figures(run, label_noise=0.5)
+    set_figures(run, label_noise=noise)
     better = np.where(np.arange(40) < num_right, user, (user + 2) % 3)
     p_wrong = np.where(np.arange(40) < 20, 0.9, 0.1)
-    opinion = LabelOpinion(p_wrong, better, p_wrong * 0.7, Share(0.5, 0.4, 0.6))
+    opinion = LabelOpinion(p_wrong, better, p_wrong * 0.7, Share(noise, 0.4, 0.8))
     return open_probed(run), opinion
 
 
@@ -167,7 +191,7 @@ def test_planted_labels_shift_the_odds_that_a_preferred_label_is_right(tmp_path:
         judged = calibrate_labels(probed, rows, opinion)
         shares[num_right] = judged.p_fix[30] / judged.p_wrong[30]
         odds = logit(0.7) + np.linspace(-3, 3, 121)
-        expected = (1 - judged.rate.value) * expit(odds)
+        expected = (1 - 0.375) * expit(odds)  # see the next test; so many labels were right
         fit = num_right * np.log(expected) + (20 - num_right) * np.log(1 - expected)
         best = expit(odds[(fit - np.linspace(-3, 3, 121) ** 2 / 0.5).argmax()])
         assert shares[num_right] == pytest.approx(best)
@@ -175,14 +199,16 @@ def test_planted_labels_shift_the_odds_that_a_preferred_label_is_right(tmp_path:
 
 
 def test_the_label_noise_is_a_mean_of_the_runs_estimate_and_of_the_tail(tmp_path: Path) -> None:
-    # The run says 50 %, half of which is planted: none is left. No label of the user looks like
-    # the planted ones, so the tail says 0, too, and all bounds are those of the few labels.
+    # The run says 75 % (40 to 80 %). 50 % are planted, so half of the others are wrong (0 to 60 %).
+    # No label of the user looks like the planted ones: the tail says 0. It has a weight of 20 of
+    # 20 + 60 labels.
     probed, opinion = made_labels(tmp_path, 20)
     judged = calibrate_labels(probed, np.arange(40), opinion)
-    assert judged.rate.value == 0.0
+    assert judged.rate.value == pytest.approx(0.5 * 60 / 80)
     assert judged.rate.low == 0.0
-    assert judged.rate.high == pytest.approx(0.2)  # (0.6 - 0.5) / 0.5
-    assert judged.p_wrong[20:].mean() < 1e-6
+    assert judged.rate.high == pytest.approx(0.6)
+    assert judged.p_wrong[20:].mean() == pytest.approx(0.375)  # of the user's labels
+    assert judged.p_wrong[0] > 0.9
 
 
 def test_without_an_estimate_labels_stay_as_judged(tmp_path: Path) -> None:
@@ -197,15 +223,18 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     """A run over 600 annotations, 30 of which have a planted label and 30 a planted box.
 
     The run finds 24 of the labels, and all boxes; it also finds 60 labels that are really wrong.
+    The other six planted labels are those of another annotation with the same box.
     """
     folder = tmp_path_factory.mktemp("probed")
     drawn_scene = scene(Noise(labels=0.1), images=150)
     dataset, true = drawn_scene.dataset, drawn_scene.true_labels
-    dataset.save(folder / "data", format="coco", images_as="none")
-    n, num_labels = len(dataset), len(dataset.label_names)
     right = np.flatnonzero(dataset.labels == true)
     for_labels, for_boxes = right[:30].tolist(), right[30:60].tolist()
-    labels = {row: int(true[row] + 1) % num_labels for row in for_labels}
+    labels = {row: int(true[row] + 1) % len(dataset.label_names) for row in for_labels}
+    twins = np.array([labels[row] for row in for_labels[24:]])
+    dataset = dataset.add(dataset.image_rows[right[24:30]], twins, dataset.boxes[right[24:30]])
+    dataset.save(folder / "data", format="coco", images_as="none")
+    true, n = np.append(true, twins), len(dataset)
     sides = dataset.boxes[:, 2:] - dataset.boxes[:, :2]
     boxes = {
         row: tuple((dataset.boxes[row] + [0.4 * sides[row, 0], 0, 0, 0]).tolist())
@@ -261,6 +290,8 @@ def test_planted_errors_are_in_no_table_of_an_audit(large: tuple[Path, list[int]
     for column in audit.p_wrong.values():
         assert np.isnan(column[planted]).all()
         assert np.isfinite(np.delete(column, planted)).all()
+    assert not set(planted) & set(audit.fixes.kept_rows.tolist())
+    assert Kind.DUPLICATE not in audit.fixes.kinds
     found = audit.fixes.take(audit.fixes.kinds == Kind.WRONG_LABEL)
     assert np.array_equal(found.old_labels, dataset.labels[found.rows])
     # 10 % are wrong; of all labels that the training saw, 15 % are

@@ -10,6 +10,8 @@ import pytest
 from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
+from boxmend.data.noise import NoiseSettings, disturb
+from boxmend.data.types import Box
 from boxmend.errors import UsageError
 from boxmend.runs.history import SETTLING_COLUMNS, read_history
 from boxmend.runs.opening import open_run_with_history
@@ -32,7 +34,7 @@ from tests.fabricated_runs import (
     probed_run,
 )
 
-BOX = (20.0, 30.0, 60.0, 70.0)
+BOX: Box = (20.0, 30.0, 60.0, 70.0)
 
 
 def many(n: int = 100, names: Sequence[str] = NAMES) -> Dataset:
@@ -69,6 +71,15 @@ def test_the_same_seed_plants_the_same_errors_and_another_seed_others() -> None:
     assert first.labels.tolist() == again.labels.tolist()
     assert first.boxes.tolist() == again.boxes.tolist()
     assert list_changed(dataset, first) != list_changed(dataset, other)
+
+
+def test_noise_with_the_seed_of_the_training_moves_boxes_otherwise() -> None:
+    """A user may have disturbed the dataset with that seed."""
+    dataset = many(names=["van"])
+    planted = plant_errors(dataset, 0.1, seed=3)
+    rows = np.array(list_changed(dataset, planted)[1])
+    noisy = disturb(dataset, NoiseSettings(gross_boxes=1, seed=3), eligible=rows).dataset
+    assert (noisy.boxes[rows] != planted.boxes[rows]).any(axis=1).all()
 
 
 def test_one_class_gets_boxes_only() -> None:
@@ -116,9 +127,10 @@ def test_planted_errors_can_be_put_into_a_dataset() -> None:
 
 def test_visits_of_planted_errors_are_left_out_of_the_history(tmp_path: Path) -> None:
     """The training saw annotation 1 with another label, and annotation 2 with another box."""
-    address = drawn(tmp_path, "coco")
+    boxes: list[Box] = [BOX, (10.1, 20.3, 40.7, 60.2), BOX, BOX]  # rounded in a ledger
+    address = drawn(tmp_path, "coco", boxes=boxes)
     visits = [Visit(0, row, RELABELLED, label=0, box=(0, 0, 90, 90)) for row in range(4)]
-    seen_box = (50.5, 51.25, 90.0, 70.1)  # 70.1 is rounded in a ledger
+    seen_box = (50.5, 51.25, 90.0, 70.1)
     run = probed_run(tmp_path / "run", address, visits, labels={1: 2}, boxes={2: seen_box})
     opened = open_run_with_history(run)
     assert has_planted_errors(opened.run)
