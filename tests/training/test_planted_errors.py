@@ -34,7 +34,8 @@ def dataset(tmp_path: Path) -> Dataset:
 def test_the_ledger_has_the_annotations_with_planted_errors(
     dataset: Dataset, tmp_path: Path
 ) -> None:
-    run, _ = trained(dataset, tmp_path / "run", probe=0.2, seed=5)
+    run, log = trained(dataset, tmp_path / "run", probe=0.2, seed=5)
+    assert {"note": "planted errors into 20.0% of the annotations, in memory only"} in log
     seen = plant_errors(dataset, 0.2, seed=5)
     assert run.facts()["data"]["sha256"] == fingerprint(dataset)
     assert run.facts()["data"][PLANTED_KEY] == fingerprint(seen)

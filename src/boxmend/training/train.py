@@ -43,6 +43,7 @@ from boxmend.training.validation import detect, ensure_scorable, score
 
 MODEL_FILE = "model.safetensors"
 MAX_CONFUSIONS = 20  # in a summary
+PLANTED_WHERE = "of the annotations, in memory only"
 NOISE_FIGURES = {"label_noise", "label_noise_low", "label_noise_high"}
 
 __all__ = ["MODEL_FILE", "Interrupted", "Listener", "train"]
@@ -90,6 +91,8 @@ def train(
             )
             show = log or show_in_notebook(settings.epochs)
             listener = _make_listener(run, show) if processes.is_rank_zero else _ignore
+            if settings.probe:
+                listener({"note": f"planted errors into {settings.probe:.1%} {PLANTED_WHERE}"})
             validation = None
             if truth is not None:
                 validation = Validation(truth, dataset.label_names, settings, processes, listener)
