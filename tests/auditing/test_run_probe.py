@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,14 +44,15 @@ def open_probed(run: Path) -> ProbedRun:
     return probed
 
 
-def with_moved_boxes(folder: Path, settled: Box, number: int = 4) -> ProbedRun:
+def with_moved_boxes(
+    folder: Path, settled: Box, number: int = 4, settings: dict[str, Any] | None = None
+) -> ProbedRun:
     """All annotations are HALF; the training saw x1 at 44, and settled on the same box."""
     visits = [Visit(0, row, loss=0.1, box=settled) for row in range(number)]
     seen: Box = (44.0, 30.0, 60.0, 70.0)
     address = drawn(folder, "coco", boxes=[HALF] * number)
-    return open_probed(
-        probed_run(folder / "run", address, visits, boxes=dict.fromkeys(range(number), seen))
-    )
+    boxes = dict.fromkeys(range(number), seen)
+    return open_probed(probed_run(folder / "run", address, visits, boxes=boxes, settings=settings))
 
 
 def test_a_run_without_planted_errors_has_no_probe(tmp_path: Path) -> None:
@@ -65,6 +67,14 @@ def test_the_kept_share_follows_from_the_shift_that_is_left(tmp_path: Path) -> N
     kept = 1 - 0.1 / 0.175
     # all boxes agree, so the variance is that of a hundred thousandth
     assert measure_kept_share(probed, 0.4) == pytest.approx(kept, abs=0.001)
+
+
+@pytest.mark.parametrize("settings", [{"method": "br"}, {"mend": {"boxes": "average"}}])
+def test_a_training_that_averages_boxes_can_undo_all(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    probed = with_moved_boxes(tmp_path, (42.0, 30.0, 60.0, 70.0), settings=settings)
+    assert measure_kept_share(probed, 0.4) == pytest.approx(1 - 0.1 / 0.2, abs=0.001)
 
 
 def test_a_box_that_stays_keeps_all_of_its_error(tmp_path: Path) -> None:

@@ -203,8 +203,8 @@ def measure_kept_share(probed: ProbedRun, noise: float) -> float:
     """Return the share of an annotator's error that stays in a settled box, from planted boxes.
 
     A training with `mend` moves no edge by more than the noise, so only what lies within can be
-    undone: the user's edge is anywhere within the noise of the true one. The mean with the usual
-    share weighs both by their errors.
+    undone. The user's edge is anywhere within the noise of the true one. The result is a mean with
+    the usual share that weighs both by their errors.
     """
     opened, usual = probed.opened, RUN_PROBE.usual_kept_share
     rows = probed.rows[~probed.has_wrong_label]
@@ -215,7 +215,9 @@ def measure_kept_share(probed: ProbedRun, noise: float) -> float:
     sides = _edge_sides(before)
     shifts = np.where(is_free, (planted - before) / sides, 0.0)
     undone = np.where(is_free, (planted - settled) / sides, 0.0)
-    possible = shifts - np.sign(shifts) * _expected_excess(np.abs(shifts), noise)
+    possible = shifts
+    if _has_limited_moves(opened):
+        possible = shifts - np.sign(shifts) * _expected_excess(np.abs(shifts), noise)
     total = float((possible**2).sum())
     if not total:
         return usual
@@ -224,6 +226,13 @@ def measure_kept_share(probed: ProbedRun, noise: float) -> float:
     variance = max(float((errors**2).sum()) / total**2, 1e-9)
     weight = RUN_PROBE.kept_share_deviation**2 / (RUN_PROBE.kept_share_deviation**2 + variance)
     return float(np.clip(weight * (1 - share) + (1 - weight) * usual, 0.0, 1.0))
+
+
+def _has_limited_moves(opened: OpenRun) -> bool:
+    """Return whether the training moved no edge by more than the noise; other methods average."""
+    settings = opened.run.settings()
+    boxes = settings.get("mend", {}).get("boxes", "edges")
+    return settings.get("method", "mend") == "mend" and boxes == "edges"
 
 
 def _expected_excess(shifts: Floats, noise: float) -> Floats:
