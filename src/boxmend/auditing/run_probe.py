@@ -112,9 +112,9 @@ def calibrate_labels(probed: ProbedRun, rows: Rows, labels: LabelOpinion) -> Lab
 def _estimate_label_noise(probed: ProbedRun, labels: LabelOpinion, is_planted: Mask) -> Share:
     """Return the label noise without planted errors.
 
-    The run tends to estimate too much. The tail, in which planted labels show how many wrong ones
-    lie, gives too little, since their own labels had less influence on the detector. The result is
-    a mean of both, with the bounds of both.
+    There are two estimates: that of the run, and that of the tail, in which planted labels show
+    which share of the wrong ones lies there. On data with a known truth, the first was too high and
+    the second too low. The result is a mean of both, with the bounds of both.
     """
     if probed.opened.run.settings().get("label_noise") != "auto":
         return labels.rate
