@@ -131,7 +131,7 @@ def test_settled_boxes_are_the_fixes_and_doubt_grows_with_the_noise(tmp_path: Pa
     )
     assert little.boxes.tolist() == [list(far), list(far), list(HALF)]
     assert little.p_bad.tolist() == [1.0, 1.0, 1.0]  # 2 was not moved, and is like the others
-    assert little.p_fix.tolist() == [1.0, 1.0, 0.0]
+    assert little.p_fix.tolist() == [0.98, 0.98, 0.0]  # 2 % are of other objects
     assert 0.1 < much.p_fix[0] < 0.9
     assert little.iou_gain[0] > much.iou_gain[0] > 0
 

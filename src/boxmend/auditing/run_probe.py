@@ -13,7 +13,7 @@ from scipy.special import expit, logit, ndtri
 from scipy.stats import qmc
 
 from boxmend.auditing import boxes as box_model
-from boxmend.auditing.boxes import BoxOpinion
+from boxmend.auditing.boxes import BOXES, BoxOpinion
 from boxmend.auditing.calibration import (
     NOT_MEASURED,
     Share,
@@ -161,7 +161,8 @@ def judge_settled_boxes(probed: ProbedRun, rows: Rows, noise: Share) -> BoxOpini
     """Judge annotated boxes at `rows` by the settled ones, given the box noise.
 
     A settled edge has two errors: visits differ, and a share of the annotator's error stays. True
-    boxes are drawn with both errors around the settled box.
+    boxes are drawn with both errors around the settled box. A few settled boxes are of other
+    objects.
     """
     opened = probed.opened
     annotated, settled = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
@@ -186,7 +187,7 @@ def judge_settled_boxes(probed: ProbedRun, rows: Rows, noise: Share) -> BoxOpini
     return BoxOpinion(
         p_bad=np.where(is_moved, p_bad, usual),
         boxes=settled.copy(),
-        p_fix=np.where(is_moved, p_fix, 0.0),
+        p_fix=np.where(is_moved, p_fix * (1 - BOXES.detector_stray_share), 0.0),
         iou_gain=np.where(is_moved, gain, 0.0),
     )
 
