@@ -158,6 +158,18 @@ def test_true_boxes_lie_around_the_settled_one_as_far_as_visits_differ(tmp_path:
     assert 0.1 < is_good.mean() < 0.7
 
 
+def test_a_box_is_as_bad_as_its_distance_without_the_kept_share(tmp_path: Path) -> None:
+    # Settled 5 of 20 pixels away, the IoU is 0.75. With a usual kept share of 0.2 the true edge is
+    # 5 / 0.8 = 6.25 pixels away, and the IoU is 13.75 / 20 = 0.69.
+    visits = [Visit(epoch, 0, loss=0.1, box=(45, 30, 60, 70)) for epoch in range(6)]
+    visits.append(Visit(5, 1, loss=0.1))
+    address = drawn(tmp_path, "coco", boxes=[HALF] * 2)
+    probed = open_probed(probed_run(tmp_path / "run", address, visits, labels={1: 2}))
+    judged = judge_settled_boxes(probed, np.array([0]), Share(0.1, 0.1, 0.1))
+    assert judged.p_bad[0] > 0.7
+    assert judged.boxes[0].tolist() == [45, 30, 60, 70]
+
+
 def test_bad_boxes_are_unknown_if_no_box_was_moved(tmp_path: Path) -> None:
     noise = Share(0.4, 0.3, 0.5)
     address = drawn(tmp_path, "coco")

@@ -161,26 +161,26 @@ def judge_settled_boxes(probed: ProbedRun, rows: Rows, noise: Share) -> BoxOpini
     """Judge annotated boxes at `rows` by the settled ones, given the box noise.
 
     A settled edge has two errors: visits differ, and a share of the annotator's error stays. True
-    boxes are drawn with both errors around the settled box. A few settled boxes are of other
-    objects.
+    boxes are drawn with both errors around the settled box. Whether the annotated box is bad follows
+    from the settled box without that share. A few settled boxes are of other objects.
     """
     opened = probed.opened
     annotated, settled = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
     kept = measure_kept_share(probed, noise.value)
-    errors = np.sqrt(
-        (RUN_PROBE.spread_factor * measure_spreads(opened)[rows]) ** 2
-        + (kept * noise.value) ** 2 / 3  # the variance of uniform noise
-        + RUN_PROBE.rounding_sides**2
-    )
+    spreads = RUN_PROBE.spread_factor * measure_spreads(opened)[rows]
+    own = np.hypot(spreads, RUN_PROBE.rounding_sides)
+    errors = np.sqrt(own**2 + (kept * noise.value) ** 2 / 3)  # the variance of uniform noise
+    # The kept part of the annotator's error points to the annotated box.
+    freed = settled + kept / max(1 - kept, 0.5) * (settled - annotated)
     sizes = opened.dataset.images.sizes[opened.dataset.image_rows[rows]]
     n = len(rows)
     sums = np.zeros((3, n))
     points = ndtri(qmc.Sobol(4, scramble=True, seed=0).random(RUN_PROBE.num_samples))
     for point in points:
-        truths = settled + point * errors[:, None] * _edge_sides(settled)
-        truths = clip_boxes(np.concatenate([truths[:, :2], np.maximum(*_halves(truths))], 1), sizes)
+        truths = _draw_boxes(settled, point * errors[:, None], sizes)
         before, after = compute_iou(annotated, truths), compute_iou(settled, truths)
-        sums += before < GOOD_IOU, (after > before) & (after >= GOOD_IOU), after - before
+        is_bad = compute_iou(annotated, _draw_boxes(freed, point * own[:, None], sizes)) < GOOD_IOU
+        sums += is_bad, (after > before) & (after >= GOOD_IOU), after - before
     p_bad, p_fix, gain = sums / len(points)
     is_moved = opened.settlement.is_moved[rows]
     usual = p_bad[is_moved].mean() if is_moved.any() else 0.0
@@ -291,5 +291,9 @@ def _edge_sides(boxes: Floats) -> Floats:
     return sides
 
 
-def _halves(boxes: Floats) -> tuple[Floats, Floats]:
-    return boxes[:, :2], boxes[:, 2:]
+def _draw_boxes(boxes: Floats, errors: Floats, sizes: Floats) -> Floats:
+    """Return boxes with edges moved by errors [n, 4] in sides, within images of these sizes."""
+    moved = boxes + errors * _edge_sides(boxes)
+    ordered = np.concatenate([moved[:, :2], np.maximum(moved[:, :2], moved[:, 2:])], axis=1)
+    drawn: Floats = clip_boxes(ordered, sizes)
+    return drawn
