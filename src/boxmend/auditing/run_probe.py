@@ -233,7 +233,7 @@ def _has_limited_moves(opened: OpenRun) -> bool:
     """Return whether the training moved no edge by more than the noise; other methods average."""
     settings = opened.run.settings()
     boxes = settings.get("mend", {}).get("boxes", "edges")
-    return settings.get("method", "mend") == "mend" and boxes == "edges"
+    return bool(settings.get("method", "mend") == "mend" and boxes == "edges")
 
 
 def _expected_excess(shifts: Floats, noise: float) -> Floats:
