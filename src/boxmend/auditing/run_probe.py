@@ -161,8 +161,8 @@ def judge_settled_boxes(probed: ProbedRun, rows: Rows, noise: Share) -> BoxOpini
     """Judge annotated boxes at `rows` by the settled ones, given the box noise.
 
     A settled edge has two errors: visits differ, and a share of the annotator's error stays. True
-    boxes are drawn with both errors around the settled box. Whether the annotated box is bad follows
-    from the settled box without that share. A few settled boxes are of other objects.
+    boxes are drawn with both errors around the settled box. Whether the annotated box is bad
+    follows from the settled box without that share. A few settled boxes are of other objects.
     """
     opened = probed.opened
     annotated, settled = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
