@@ -29,7 +29,7 @@ def train_one_epoch(
 ) -> None:
     """Train on mended annotations, with images mirrored at random."""
     model.train()
-    for batch in torch.randperm(len(images)).split(BATCH):
+    for batch in torch.split(torch.randperm(len(images)), BATCH):
         inputs, targets = [], []
         for row in batch.tolist():
             rows = mended.rows_of_image(row)
@@ -42,7 +42,7 @@ def train_one_epoch(
             targets.append({"boxes": boxes, "labels": torch.tensor(mended.labels[rows])})
         loss = torch.stack(list(model(inputs, targets).values())).sum()
         schedule.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         schedule.optimizer.step()
         schedule.step()
@@ -51,7 +51,7 @@ def train_one_epoch(
 @torch.no_grad()
 def detect(model: FCOS, images: Tensor, names: list[str]) -> Predictions:
     model.eval()
-    outputs = [output for part in images.split(32) for output in model(list(part))]
+    outputs = [output for part in torch.split(images, 32) for output in model(list(part))]
     return Predictions(
         [name for name, out in zip(names, outputs, strict=True) for _ in out["scores"]],
         torch.cat([out["boxes"] for out in outputs]),
