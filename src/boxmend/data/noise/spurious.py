@@ -90,14 +90,14 @@ def invent_from_corners(dataset: Dataset, numbers: Rows, seed: int) -> Added:
     All images of known size take turns in a random order, so each gets nearly the same number.
     """
     known = (dataset.images.widths > 0) & (dataset.images.heights > 0)
-    images = np.flatnonzero(known)
-    if not len(images):
+    measured = np.flatnonzero(known)
+    if not len(measured):
         raise DataError(
             "spurious annotations need images of known size, but there are none; record the sizes "
             "in the annotation files or leave --spurious out"
         )
-    order = np.argsort(uniforms(seed, Stream.SPURIOUS_IMAGES, len(known))[images], kind="stable")
-    image_rows = images[order[numbers % len(images)]]
+    order = np.argsort(uniforms(seed, Stream.SPURIOUS_IMAGES, len(known))[measured], kind="stable")
+    image_rows = measured[order[numbers % len(measured)]]
     draws = uniform_rows(seed, Stream.SPURIOUS_CORNERS, numbers, 5)
     sizes = dataset.images.sizes[image_rows].astype(np.float64)
     first, second = draws[:, 1:3] * sizes, draws[:, 3:] * sizes
