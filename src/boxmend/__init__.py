@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from boxmend.repair.export import ExportOptions, export
     from boxmend.repair.importing.verdicts import import_verdicts
     from boxmend.repair.mended import MendedDataset
+    from boxmend.repair.mender import Mender, MenderSettings
     from boxmend.repair.trained_runs import TrainedRun, open_run
     from boxmend.runs.settings import TrainSettings
     from boxmend.training.evaluation import evaluate
@@ -41,6 +42,8 @@ __all__ = [
     "Dataset",
     "ExportOptions",
     "MendedDataset",
+    "Mender",
+    "MenderSettings",
     "NoiseSettings",
     "Predictions",
     "Refiner",
@@ -76,6 +79,8 @@ _MODULES = {
     "Dataset": "boxmend.data.dataset",
     "ExportOptions": "boxmend.repair.export",
     "MendedDataset": "boxmend.repair.mended",
+    "Mender": "boxmend.repair.mender",
+    "MenderSettings": "boxmend.repair.mender",
     "NoiseSettings": "boxmend.data.noise",
     "Predictions": "boxmend.auditing.predictions",
     "Refiner": "boxmend.methods.refiner",
