@@ -17,10 +17,10 @@ ensure_supported()
 
 from boxmend.integrations.ultralytics.attaching import (  # noqa: E402  # needs the package
     Mending,
-    MendingOptions,
+    UpdateSchedule,
     MendingTrainer,
     attach,
     configure,
 )
 
-__all__ = ["Mending", "MendingOptions", "MendingTrainer", "attach", "configure"]
+__all__ = ["Mending", "UpdateSchedule", "MendingTrainer", "attach", "configure"]

@@ -26,7 +26,7 @@ OPTIONS_VARIABLE = "BOXMEND_ULTRALYTICS"  # options of a MendingTrainer, which s
 
 
 @dataclass(frozen=True)
-class MendingOptions:
+class UpdateSchedule:
     """When an Ultralytics training is mended."""
 
     warm_up: float = 0.2  # share of the epochs before the first update
@@ -50,8 +50,8 @@ def attach(
     settings: MenderSettings | None = None,
     *,
     dataset: Dataset | str | Path | None = None,
-    warm_up: float = MendingOptions.warm_up,
-    every: int = MendingOptions.every,
+    warm_up: float = UpdateSchedule.warm_up,
+    every: int = UpdateSchedule.every,
 ) -> "Mending":
     """Mend the annotations of the next training of an Ultralytics `YOLO` model.
 
@@ -59,7 +59,7 @@ def attach(
     train split of the training's data.yaml. The first update follows after the share `warm_up` of
     the epochs, the others every `every` epochs.
     """
-    mending = Mending(out, settings, MendingOptions(warm_up, every), dataset=dataset)
+    mending = Mending(out, settings, UpdateSchedule(warm_up, every), dataset=dataset)
     for event, callback in mending.callbacks().items():
         model.add_callback(event, callback)
     return mending
@@ -72,13 +72,13 @@ class Mending:
         self,
         out: str | Path,
         settings: MenderSettings | None = None,
-        options: MendingOptions | None = None,
+        schedule: UpdateSchedule | None = None,
         *,
         dataset: Dataset | str | Path | None = None,
     ):
         """Prepare to mend a training; see `attach`."""
         self.out = Path(out)
-        self.settings, self.options = settings, options or MendingOptions()
+        self.settings, self.schedule = settings, schedule or UpdateSchedule()
         self._dataset = dataset
         self.mender: Mender | None = None  # from the start of the training, in the first process
         self.run: TrainedRun | None = None  # from the end of the training
@@ -131,7 +131,7 @@ class Mending:
         is_rebuilt = labels.loader_dataset is not trainer.train_loader.dataset
         if is_rebuilt:  # after a lack of memory in the first epoch
             labels.take(trainer.train_loader.dataset)
-        is_due = self.options.is_due(trainer.epoch, trainer.epochs)
+        is_due = self.schedule.is_due(trainer.epoch, trainer.epochs)
         if mender is not None and is_due and trainer.epoch > mender.last_epoch:
             self._update(trainer, trainer.epoch)
         is_resumed = trainer.epoch == trainer.start_epoch > 0
@@ -189,7 +189,7 @@ class MendingTrainer(DetectionTrainer):  # type: ignore[misc]  # Ultralytics has
         self.mending = Mending(
             values.get("out", "run"),
             MenderSettings(**values.get("settings", {})),
-            MendingOptions(**values.get("options", {})),
+            UpdateSchedule(**values.get("schedule", {})),
             dataset=values.get("dataset"),
         )
         for event, callback in self.mending.callbacks().items():
@@ -201,8 +201,8 @@ def configure(
     settings: MenderSettings | None = None,
     *,
     dataset: str | Path | None = None,
-    warm_up: float = MendingOptions.warm_up,
-    every: int = MendingOptions.every,
+    warm_up: float = UpdateSchedule.warm_up,
+    every: int = UpdateSchedule.every,
 ) -> type[MendingTrainer]:
     """Set the options of all following `MendingTrainer`s, as for `attach`; return the class.
 
@@ -211,7 +211,7 @@ def configure(
     values = {
         "out": os.path.abspath(out),
         "settings": asdict(settings or MenderSettings()),
-        "options": asdict(MendingOptions(warm_up, every)),
+        "schedule": asdict(UpdateSchedule(warm_up, every)),
         "dataset": None if dataset is None else str(dataset),
     }
     os.environ[OPTIONS_VARIABLE] = json.dumps(values)

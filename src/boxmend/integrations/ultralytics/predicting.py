@@ -4,7 +4,7 @@ The images are read, resized and batched as for Ultralytics' own validation. Sup
 the device for a whole batch at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from boxmend.auditing.predictions import Predictions
 from boxmend.data.dataset import Dataset
+from boxmend.data.types import Floats, Rows, Singles
 from boxmend.detector.nms import suppress
 from boxmend.errors import UsageError
 from boxmend.integrations.ultralytics.labels import find_images, image_sizes
@@ -27,36 +28,59 @@ MAX_CANDIDATES = 300  # per image, before suppression
 MAX_DETECTIONS = 100  # per image
 
 
-class Predictor:
-    """Predicts the training images of a trainer; keeps the list of images between calls."""
+class ImageDetections(NamedTuple):
+    """Detections in the images of a dataset, one row each."""
 
-    def __init__(self, trainer: Any, dataset: Dataset):
-        """Prepare the images in Ultralytics' validation mode."""
+    image_rows: Rows  # [m]
+    boxes: Floats  # [m, 4] corners in pixels of the dataset's images
+    labels: Rows  # [m]
+    scores: Singles  # [m]
+    class_scores: Singles  # [m, C]
+
+
+class Predictor:
+    """Predicts the images of a dataset with a trainer's model; keeps the list of images."""
+
+    def __init__(self, trainer: Any, dataset: Dataset, images: Any = None):
+        """Prepare the images in Ultralytics' validation mode.
+
+        `images` are folders or lists of images, by default those that the trainer trains on.
+        """
         self._batch_size = 2 * min(trainer.batch_size, len(trainer.train_loader.dataset))
-        self._images = _build_plain_images(trainer, self._batch_size)
-        rows = find_images(self._images.im_files, dataset)
-        self._ids, self._sizes = (
-            dataset.images.ids[rows],
-            image_sizes(self._images.labels, rows, dataset),
-        )
+        self._images = _build_plain_images(trainer, images, self._batch_size)
+        self._dataset = dataset
+        self._rows = find_images(self._images.im_files, dataset)
+        self._sizes = image_sizes(self._images.labels, self._rows, dataset)
 
     def predict(self, trainer: Any) -> Predictions:
         """Return the detections of the trainer's averaged weights in all images."""
+        found = self.detect(trainer, select_detections)
+        return Predictions(
+            self._dataset.images.ids[found.image_rows],
+            found.boxes,
+            found.labels,
+            found.scores,
+            label_names=self._dataset.label_names,
+            class_scores=found.class_scores,
+        )
+
+    def detect(self, trainer: Any, select: "Select") -> ImageDetections:
+        """Return what `select` chooses from the output of the model, like `select_detections`."""
         model = trainer.ema.ema
         is_training = model.training
         model.eval()
         try:
-            parts = list(self._predict_batches(trainer, model))
+            parts = list(self._detect_in_batches(trainer, model, select))
         finally:
             model.train(is_training)
-        numbers, shares, labels, scores, vectors = (
-            np.concatenate(column) for column in zip(*parts, strict=True)
-        )
+        numbers, shares, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
         boxes = shares.astype(np.float64) * np.tile(self._sizes[numbers], 2)
-        return Predictions(self._ids[numbers], boxes, labels, scores, class_scores=vectors)
+        return ImageDetections(self._rows[numbers], boxes, *columns)
 
     @torch.no_grad()
-    def _predict_batches(self, trainer: Any, model: nn.Module) -> Iterator[list[NDArray[Any]]]:
+    def _detect_in_batches(
+        self, trainer: Any, model: nn.Module, select: "Select"
+    ) -> Iterator[list[NDArray[Any]]]:
         """Yield image numbers, boxes as shares of the image, labels, scores and class scores."""
         device, first = trainer.device, 0
         is_half = bool(trainer.amp) and device.type == "cuda"
@@ -64,7 +88,7 @@ class Predictor:
             images = batch["img"].to(device, non_blocking=True).float() / 255
             with torch.autocast(device.type, torch.float16, is_half), _precise_head(model):
                 output = model(images)[0]
-            found = select_detections(output.float())
+            found = select(output.float())
             shares = _to_image_shares(found.boxes, batch)
             columns = (shares, found.labels, found.scores, found.class_scores)
             numbers = found.is_used.nonzero()[:, 0] + first
@@ -83,20 +107,22 @@ class Predictor:
         )
 
 
-def _build_plain_images(trainer: Any, batch_size: int) -> Any:
-    """Return Ultralytics' dataset of the training images without augmentation.
+def _build_plain_images(trainer: Any, images: Any, batch_size: int) -> Any:
+    """Return Ultralytics' dataset of images, by default those of the training, unaugmented.
 
-    Images that the training keeps in memory are shared with it.
+    Training images that the trainer keeps in memory are shared with it.
     """
     arguments = trainer.args
     trainer.args = copy(arguments)
     trainer.args.cache = False
     try:
-        dataset = trainer.build_dataset(trainer.data["train"], mode="val", batch=batch_size)
+        dataset = trainer.build_dataset(
+            images or trainer.data["train"], mode="val", batch=batch_size
+        )
     finally:
         trainer.args = arguments
     source = trainer.train_loader.dataset
-    if source.cache == "ram":
+    if source.cache == "ram" and images is None:
         numbers = {file: number for number, file in enumerate(source.im_files)}
         order = [numbers[file] for file in dataset.im_files]
         for name in ("ims", "im_hw0", "im_hw"):
@@ -132,8 +158,11 @@ class BatchDetections(NamedTuple):
     boxes: Tensor  # [B, n, 4] corners
     labels: Tensor  # [B, n]
     scores: Tensor  # [B, n]
-    class_scores: Tensor  # [B, n, C]
+    class_scores: Tensor  # [B, n, C], or [B, n, 0]
     is_used: Tensor  # [B, n] false for padding and suppressed detections
+
+
+Select = Callable[[Tensor], BatchDetections]
 
 
 def select_detections(output: Tensor) -> BatchDetections:
