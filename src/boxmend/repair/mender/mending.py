@@ -118,7 +118,7 @@ class Mender:
                 "the run has no update, so there is nothing to finish; call update(epoch, "
                 "predictions) after each epoch"
             )
-        noise = self._beliefs.noise
+        noise = self._beliefs.estimates.labels
         summary = {
             "steps": self.num_updates,
             "epochs": self.last_epoch + 1,
@@ -136,7 +136,7 @@ class Mender:
         """Return the state for a checkpoint: arrays, numbers and texts by name."""
         self._ensure_unfinished()
         beliefs = self._beliefs
-        noise = beliefs.noise
+        noise = beliefs.estimates.labels
         arrays = {
             field.name: getattr(beliefs, field.name)
             for field in fields(beliefs)
@@ -147,7 +147,7 @@ class Mender:
             "epoch": self.last_epoch,
             "num_updates": self.num_updates,
             "was_asked": self._was_asked,
-            "is_warm_up": beliefs.is_warm_up,
+            "is_warm_up": beliefs.estimates.is_warm_up,
             "rate": noise.rate,
             "low": noise.low,
             "high": noise.high,
@@ -205,20 +205,20 @@ class Mender:
         )
 
     def _describe(self, epoch: int, beliefs: Beliefs) -> MenderUpdate:
-        objects, noise = self._scene.objects, beliefs.noise
+        objects, noise = self._scene.objects, beliefs.estimates.labels
         judgements = beliefs.judgements
         return MenderUpdate(
             epoch=int(epoch),
-            is_warm_up=beliefs.is_warm_up,
-            agreement=math.nan,
+            is_warm_up=beliefs.estimates.is_warm_up,
+            agreement=beliefs.estimates.agreement,
             num_judged=len(objects),
             num_relabelled=int((judgements == Judgement.RELABELLED).sum()),
             num_unsure=int((judgements == Judgement.DISCARDED).sum()),
             num_moved=int((beliefs.boxes != objects.boxes).any(axis=1).sum()),
             num_spurious=int(beliefs.is_spurious.sum()),
-            num_missing=0,
+            num_missing=len(beliefs.missing),
             label_noise=Share(noise.rate, noise.low, noise.high),
-            box_noise=None,
+            box_noise=Share(beliefs.estimates.boxes.noise, beliefs.estimates.boxes.low, beliefs.estimates.boxes.high),
         )
 
     def _figures(self, update: MenderUpdate, beliefs: Beliefs) -> dict[str, Any]:
@@ -226,10 +226,10 @@ class Mender:
         return {
             "step": self.num_updates,
             "epoch": update.epoch,
-            "label_noise": beliefs.noise.rate,
-            "label_noise_low": beliefs.noise.low,
-            "label_noise_high": beliefs.noise.high,
-            "tau": beliefs.noise.tau,
+            "label_noise": beliefs.estimates.labels.rate,
+            "label_noise_low": beliefs.estimates.labels.low,
+            "label_noise_high": beliefs.estimates.labels.high,
+            "tau": beliefs.estimates.labels.tau,
             "relabelled": update.num_relabelled / number,
             "unsure": update.num_unsure / number,
         }
@@ -242,7 +242,7 @@ class Mender:
         data, number = self.dataset, len(rows)
         own = data.labels[rows]
         places = np.arange(number)
-        p, q = beliefs.evidence[chosen], beliefs.posteriors[chosen]
+        p, q = beliefs.memory.evidence[chosen], beliefs.posteriors[chosen]
         boxes = data.boxes[rows].astype(np.float32)
         return Entries(
             epochs=np.full(number, epoch),
