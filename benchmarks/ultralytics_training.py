@@ -8,7 +8,8 @@ VOC is a folder in VOC's layout. Noise is added to its training split, difficult
 out, and the rest is written as YOLO into FOLDER, where equal noise is made once. The training
 starts from random weights. The last averaged weights are scored on the test split by the rules of
 VOC and COCO. The result is one line of JSON; with mending, it has the scores of the annotations.
-`settings` is JSON for `MenderSettings`. Ultralytics neither downloads nor sends anything.
+`--settings` is JSON for `MenderSettings`, `--train` JSON for `YOLO.train`. Ultralytics neither
+downloads nor sends anything.
 """
 
 import argparse
@@ -81,11 +82,10 @@ def main() -> None:
             val=False,
             plots=False,
             verbose=False,
+            **json.loads(options.train),
         )
     with _measured(durations, "score"):
-        figures = score_on(
-            model.trainer, boxmend.load(f"{options.voc}:{options.test_split}"), test
-        )
+        figures = score_on(model.trainer, boxmend.load(f"{options.voc}:{options.test_split}"), test)
     line = {
         "cell": name,
         "options": vars(options),
@@ -150,8 +150,8 @@ def score_on(trainer: Any, dataset: Dataset, folder: Path) -> dict[str, float | 
 def select_all_classes(output: Tensor) -> BatchDetections:
     """Return detections of all classes at all anchors, as Ultralytics' own validation does."""
     num_labels, num_anchors = output.shape[1] - 4, output.shape[2]
-    scores, places = output[:, 4:].flatten(1).topk(
-        min(MAX_CANDIDATES, num_labels * num_anchors), dim=1
+    scores, places = (
+        output[:, 4:].flatten(1).topk(min(MAX_CANDIDATES, num_labels * num_anchors), dim=1)
     )
     labels, anchors = places // num_anchors, places % num_anchors
     sides = output[:, :4].gather(2, anchors[:, None].expand(-1, 4, -1)).transpose(1, 2)
@@ -214,6 +214,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--warm-up", type=float, default=mending.UpdateSchedule.warm_up)
     parser.add_argument("--every", type=int, default=mending.UpdateSchedule.every)
     parser.add_argument("--settings", default="{}", help="JSON for MenderSettings")
+    parser.add_argument("--train", default="{}", help="JSON of other arguments of YOLO.train")
     parser.add_argument("--tag", default="", help="name of these settings")
     return parser.parse_args()
 

@@ -17,10 +17,10 @@ ensure_supported()
 
 from boxmend.integrations.ultralytics.attaching import (  # noqa: E402  # needs the package
     Mending,
-    UpdateSchedule,
     MendingTrainer,
+    UpdateSchedule,
     attach,
     configure,
 )
 
-__all__ = ["Mending", "UpdateSchedule", "MendingTrainer", "attach", "configure"]
+__all__ = ["Mending", "MendingTrainer", "UpdateSchedule", "attach", "configure"]
