@@ -11,16 +11,30 @@ Every few epochs, the averaged weights predict the training images without augme
 mended ones. `run` is then a run like that of `boxmend train`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from boxmend.integrations.ultralytics.versions import ensure_supported
 
-ensure_supported()
+if TYPE_CHECKING:
+    from boxmend.integrations.ultralytics.attaching import Mending, attach
+    from boxmend.integrations.ultralytics.several_gpus import MendingTrainer, configure
+    from boxmend.integrations.ultralytics.training import train
 
-from boxmend.integrations.ultralytics.attaching import (  # noqa: E402  # needs the package
-    Mending,
-    MendingTrainer,
-    UpdateSchedule,
-    attach,
-    configure,
-)
+__all__ = ["Mending", "MendingTrainer", "attach", "configure", "train"]
 
-__all__ = ["Mending", "MendingTrainer", "UpdateSchedule", "attach", "configure"]
+_MODULES = {
+    "Mending": "attaching",
+    "MendingTrainer": "several_gpus",
+    "attach": "attaching",
+    "configure": "several_gpus",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name on first use; raise a UsageError without a supported Ultralytics."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    ensure_supported()
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,16 +1,12 @@
 """Callbacks that mend the annotations of an Ultralytics training."""
 
-import json
-import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch.distributed
-from ultralytics.cfg import DEFAULT_CFG
-from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.utils import LOGGER, RANK
 
 from boxmend.data.dataset import Dataset
@@ -21,8 +17,6 @@ from boxmend.integrations.ultralytics.labels import TrainingLabels
 from boxmend.integrations.ultralytics.predicting import Predictor, ensure_supported_model
 from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings, MenderUpdate
 from boxmend.repair.trained_runs import TrainedRun
-
-OPTIONS_VARIABLE = "BOXMEND_ULTRALYTICS"  # options of a MendingTrainer, which starts processes
 
 
 @dataclass(frozen=True)
@@ -169,53 +163,6 @@ class Mending:
             self._update(trainer, trainer.epoch + 1)
         self.run = self.mender.finish()
         LOGGER.info(f"boxmend: {self.out} has the mended annotations: boxmend report {self.out}")
-
-
-class MendingTrainer(DetectionTrainer):  # type: ignore[misc]  # Ultralytics has no types
-    """A trainer with mending for several GPUs: `model.train(trainer=MendingTrainer, ...)`.
-
-    Ultralytics starts a process per GPU, which gets the options from `configure`.
-    """
-
-    def __init__(
-        self,
-        cfg: Any = DEFAULT_CFG,
-        overrides: dict[str, Any] | None = None,
-        _callbacks: dict[str, Any] | None = None,
-    ):
-        """Make a trainer that mends with the options of `configure`."""
-        super().__init__(cfg, overrides, _callbacks)
-        values = json.loads(os.environ.get(OPTIONS_VARIABLE, "{}"))
-        self.mending = Mending(
-            values.get("out", "run"),
-            MenderSettings(**values.get("settings", {})),
-            UpdateSchedule(**values.get("schedule", {})),
-            dataset=values.get("dataset"),
-        )
-        for event, callback in self.mending.callbacks().items():
-            self.add_callback(event, callback)
-
-
-def configure(
-    out: str | Path = "run",
-    settings: MenderSettings | None = None,
-    *,
-    dataset: str | Path | None = None,
-    warm_up: float = UpdateSchedule.warm_up,
-    every: int = UpdateSchedule.every,
-) -> type[MendingTrainer]:
-    """Set the options of all following `MendingTrainer`s, as for `attach`; return the class.
-
-    They are kept in an environment variable, so that the processes of Ultralytics inherit them.
-    """
-    values = {
-        "out": os.path.abspath(out),
-        "settings": asdict(settings or MenderSettings()),
-        "schedule": asdict(UpdateSchedule(warm_up, every)),
-        "dataset": None if dataset is None else str(dataset),
-    }
-    os.environ[OPTIONS_VARIABLE] = json.dumps(values)
-    return MendingTrainer
 
 
 def _ensure_supported(trainer: Any) -> None:
