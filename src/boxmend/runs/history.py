@@ -157,8 +157,14 @@ def _read_ledger(run: Run, columns: Sequence[str]) -> pa.Table:
 
 
 def _warm_up_steps(run: Run) -> int:
-    """Return the number of warm-up steps of a finished run."""
-    settings, steps = run.settings(), run.summary().get("steps")
+    """Return the number of warm-up steps of a finished run.
+
+    A `Mender` records it; other runs have the share of warm-up in their settings.
+    """
+    settings, summary = run.settings(), run.summary()
+    steps, known = summary.get("steps"), summary.get("warm_up_steps")
+    if isinstance(known, int):
+        return known
     if "warm_up" not in settings or not isinstance(steps, int):
         raise DataError(
             f"{run.path}: the length of warm-up is missing in settings.json or `finished`; "

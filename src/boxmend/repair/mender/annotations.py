@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -45,14 +46,19 @@ class MendedAnnotations:
     image_rows: Rows  # [m] rows of the dataset's images; -1 if the image is not declared
     boxes: Floats  # [m, 4] xyxy pixels of the image
     labels: Rows  # [m] indices into the dataset's label_names; -1 if the label is not declared
-    soft_labels: Singles  # [m, C] posterior of the true class; rows add up to 1
     weights: Singles  # [m] 1, or 0 for spurious, crowd and difficult annotations
     confidences: Singles  # [m] probability of the label
     is_added: Mask  # [m]
     ignore: IgnoreRegions
+    make_soft_labels: Callable[[], Singles] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def soft_labels(self) -> Singles:
+        """[m, C] Posterior of the true class; the probabilities of an annotation add up to 1."""
+        return self.make_soft_labels()
 
     def rows_of_image(self, image_row: int) -> Rows:
         """Return the rows of the annotations in one image, also those of weight 0."""

@@ -71,9 +71,7 @@ def expected_scores(posteriors: Singles, detected: Detected, pairs: Pairs) -> Fl
     return expected
 
 
-def vote_boxes(
-    number: int, pairs: Pairs, scores: Floats, share: Floats, boxes: Floats
-) -> BoxVotes:
+def vote_boxes(number: int, pairs: Pairs, scores: Floats, share: Floats, boxes: Floats) -> BoxVotes:
     """Return the vote for each of `number` annotations.
 
     The weight of a detection is its score [p] times its share [p] and the root of its IoU with the

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from boxmend.auditing.boxes import BoxModel, estimate_pull, fit_box_model, fit_residuals
-from boxmend.auditing.evidence import Detected
+from boxmend.auditing.evidence import Detected, Objects
 from boxmend.data.boxes import compute_iou
 from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
 from boxmend.data.types import Floats, Rows, Singles
@@ -16,12 +16,8 @@ from boxmend.repair.mender.box_votes import (
     pair_votes,
     vote_boxes,
 )
-from boxmend.repair.mender.label_noise import (
-    LabelNoise,
-    fit_label_noise,
-    fit_temperature,
-    symmetric_transition,
-)
+from boxmend.repair.mender.label_noise import LabelNoise
+from boxmend.repair.mender.memory import Memory
 from boxmend.repair.mender.scene import Scene
 from boxmend.repair.mender.settings import MenderSettings
 
@@ -46,68 +42,43 @@ class Estimates:
         return not self.is_warm_up and self.boxes.precision <= MAX_RAW_SHARE
 
 
-def initial_estimates(num_labels: int, settings: MenderSettings) -> Estimates:
-    """Return the estimates before the first update."""
-    rate = settings.initial_label_noise if settings.label_noise == "auto" else settings.label_noise
-    noise = 0.0 if settings.box_noise == "auto" else settings.box_noise
+def initial_boxes(settings: MenderSettings) -> BoxModel:
+    """Return the box noise before the first update: 0, or the known one."""
     nothing = np.zeros((0, 4))
-    model = replace(
-        fit_residuals(nothing, nothing.astype(np.bool_), np.zeros(0)), noise=noise, high=1.0
-    )
-    labels = LabelNoise(rate, 0.0, 1.0, 1.0, symmetric_transition(rate, num_labels))
-    return Estimates(labels, model, 0.0, 0.0, is_warm_up=True)
-
-
-def estimate_labels(
-    p: Singles, labels: Rows, before: Estimates, settings: MenderSettings
-) -> LabelNoise:
-    """Return the label noise, given the evidence p [n, C] and labels [n] of visited annotations.
-
-    After warm-up the rate does not fall: the detector memorises more and more errors, so later
-    estimates can only be too low. If the rate is known, only tau is fitted.
-    """
-    known = before.labels
-    if not len(p):
-        return known
-    if settings.label_noise != "auto":
-        return replace(known, tau=fit_temperature(p, labels, known.transition))
-    new = fit_label_noise(p, labels, known.rate, full=settings.full_matrix)
-    if before.is_warm_up or new.rate >= known.rate:
-        return new
-    return replace(known, tau=fit_temperature(p, labels, known.transition))
+    model = fit_residuals(nothing, nothing.astype(np.bool_), np.zeros(0))
+    return model if settings.box_noise == "auto" else _set_noise(model, settings.box_noise)
 
 
 def estimate_boxes(
-    scene: Scene,
-    votes: tuple[Floats, Floats],
-    pull: float,
-    before: Estimates,
-    settings: MenderSettings,
+    scene: Scene, memory: Memory, pull: float, before: Estimates, settings: MenderSettings
 ) -> tuple[BoxModel, Floats]:
-    """Return the box noise, and the votes [k, 4] without systematic errors.
+    """Return the box noise, and the remembered votes [k, 4] without systematic errors.
 
-    `votes` are voted boxes [k, 4], NaN without one, and their scores [k]; `pull` is the share by
-    which they follow the annotated boxes.
+    `pull` is the share by which votes follow the annotated boxes. After warm-up the noise does not
+    fall, like that of labels.
     """
-    boxes, scores = votes
-    rows = np.flatnonzero(~np.isnan(boxes).any(axis=1))
-    annotated = scene.objects.boxes[rows]
+    rows = np.flatnonzero(memory.vote_visits > 0)
     model, corrected = fit_box_model(
-        annotated, boxes[rows], scene.object_sizes[rows], scores[rows], pull
+        scene.objects.boxes[rows],
+        memory.votes[rows],
+        scene.object_sizes[rows],
+        memory.vote_scores[rows],
+        pull,
     )
     if settings.box_noise != "auto":
-        known = settings.box_noise
-        model = replace(model, noise=known, low=known, high=known)
+        model = _set_noise(model, settings.box_noise)
     elif not before.is_warm_up and model.noise < before.boxes.noise:
         model = before.boxes
-    without_bias = np.full(boxes.shape, np.nan)
-    without_bias[rows] = corrected
-    return model, without_bias
+    unbiased = memory.votes.copy()
+    unbiased[rows] = corrected
+    return model, unbiased
 
 
-def measure_pull(
-    scene: Scene, detected: Detected, posteriors: Singles, votes: BoxVotes
-) -> float:
+def _set_noise(model: BoxModel, noise: float) -> BoxModel:
+    return replace(model, noise=noise, low=noise, high=noise)
+
+
+def measure_pull(scene: Scene, detected: Detected, posteriors: Singles, votes: BoxVotes) -> float:
     """Return the share by which votes follow annotated boxes, by shifting some on purpose."""
     objects = scene.objects
     seen = np.flatnonzero(votes.counts > 0)
@@ -115,30 +86,27 @@ def measure_pull(
     if not len(rows):
         return 0.0
     signs = np.stack([2 * (rows >> bit & 1) - 1 for bit in range(4)], axis=1)
-    sides = np.tile(objects.boxes[rows, 2:] - objects.boxes[rows, :2], 2)
+    annotated = objects.boxes[rows]
+    sides = np.tile(annotated[:, 2:] - annotated[:, :2], 2)
     shifts = signs / SIDES_PER_SHIFT
-    shifted = replace(
-        objects,
-        image_rows=objects.image_rows[rows],
-        labels=objects.labels[rows],
-        boxes=objects.boxes[rows] + shifts * sides,
+    moved, stayed = (
+        _vote_alone(scene, rows, boxes, detected, posteriors)
+        for boxes in (annotated + shifts * sides, annotated)
     )
-    pairs, _ = pair_votes(shifted, detected)
-    again, _ = pair_votes(
-        replace(
-            shifted,
-            boxes=objects.boxes[rows],
-        ),
-        detected,
-    )
-    scores = [expected_scores(posteriors[rows], detected, of) for of in (pairs, again)]
-    both = [
-        vote_boxes(len(rows), of, values, np.ones(len(of)), detected.boxes).boxes
-        for of, values in zip((pairs, again), scores, strict=True)
-    ]
-    responses = (both[0] - both[1]) / sides
+    responses = (moved - stayed) / sides
     is_there = ~np.isnan(responses).any(axis=1)
     return estimate_pull(shifts[is_there], responses[is_there])
+
+
+def _vote_alone(
+    scene: Scene, rows: Rows, boxes: Floats, detected: Detected, posteriors: Singles
+) -> Floats:
+    """Return the votes for some annotations, moved to other boxes, without rivals."""
+    image_rows, labels = scene.objects.image_rows[rows], scene.objects.labels[rows]
+    objects = Objects(image_rows, labels, boxes, scene.objects.num_labels)
+    pairs, _ = pair_votes(objects, detected)
+    scores = expected_scores(posteriors[rows], detected, pairs)
+    return vote_boxes(len(rows), pairs, scores, np.ones(len(pairs)), detected.boxes).boxes
 
 
 def measure_agreement(annotated: Floats, votes: Floats) -> float:
@@ -150,9 +118,7 @@ def find_errors(model: BoxModel, scores: Floats) -> Floats:
     """Return the standard deviation [k] of the error of votes with these scores, in sides."""
     strata = model.find_strata(scores)
     narrow = model.narrows[strata]
-    errors: Floats = model.scales[strata] * np.sqrt(
-        narrow + (1 - narrow) * SHARED.wide_factor**2
-    )
+    errors: Floats = model.scales[strata] * np.sqrt(narrow + (1 - narrow) * SHARED.wide_factor**2)
     return errors
 
 

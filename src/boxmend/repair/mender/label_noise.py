@@ -64,7 +64,7 @@ def fit_label_noise(p: Singles, labels: Rows, previous: float, *, full: bool) ->
     num_labels = p.shape[1]
     if num_labels < 2 or not len(p):
         return LabelNoise(0.0, 0.0, 1.0, 1.0, symmetric_transition(0.0, num_labels))
-    logs, labels = _sample(p, labels)
+    logs = _logs(p)
     rate, tau = fit_rate_and_temperature(logs, labels, previous)
     low, high = bound_rate(logs, labels, rate, tau)
     simple = symmetric_transition(rate, num_labels)
@@ -84,7 +84,7 @@ def fit_label_noise(p: Singles, labels: Rows, previous: float, *, full: bool) ->
 
 def fit_temperature(p: Singles, labels: Rows, transition: Floats) -> float:
     """Fit tau to p [n, C] and labels [n], for a known T."""
-    logs, labels = _sample(p, labels)
+    logs = _logs(p)
     return _fit_tau(lambda tau: log_likelihood(logs, labels, transition, tau))
 
 
@@ -99,7 +99,7 @@ def fit_rate_and_temperature(logs: Floats, labels: Rows, previous: float) -> tup
     num_labels = logs.shape[1]
 
     def right_at(tau: float) -> Floats:
-        return take_columns(softmax(tau * logs), labels)  # type: ignore[arg-type,return-value]
+        return take_columns(softmax(tau * logs), labels)
 
     def value(tau: float) -> float:
         right = right_at(tau)
@@ -117,9 +117,7 @@ def bound_rate(logs: Floats, labels: Rows, rate: float, tau: float) -> tuple[flo
     """Return the 95 % profile-likelihood interval of R around the fitted rate and tau."""
     num_labels = logs.shape[1]
     taus = [tau * 1.1**step for step in range(-4, 5)]  # a third less to a half more
-    rights = np.stack(
-        [take_columns(softmax(other * logs), labels) for other in taus]  # type: ignore[arg-type]
-    )
+    rights = np.stack([take_columns(softmax(other * logs), labels) for other in taus])
 
     def fit(rate: float) -> float:
         likelihoods = rights * (1 - rate) + (1 - rights) * rate / (num_labels - 1)
@@ -129,19 +127,20 @@ def bound_rate(logs: Floats, labels: Rows, rate: float, tau: float) -> tuple[flo
     return _find_bound(fit, lowest, rate, 0.0), _find_bound(fit, lowest, rate, FIT.max_rate)
 
 
-def find_lost_classes(q: Singles, labels: Rows, transition: Floats) -> Rows:
+def find_lost_classes(found: Floats, labels: Rows, transition: Floats) -> Rows:
     """Return the classes that the detector has lost to others.
 
-    True class shares t give label shares t T, so the label shares imply t. A class of which q finds
-    less than half of that is not mislabelled but lost: a detector that takes all arrows for crosses
+    `found` [C] are the shares of the classes by the posterior, of annotations with `labels` [n].
+    True class shares t give label shares t T, so the label shares imply t. A class that has less
+    than half of that is not mislabelled but lost: a detector that takes all arrows for crosses
     relabels them, trains on the result and never recovers.
     """
-    n, num_labels = q.shape
+    n, num_labels = len(labels), len(found)
     if not n or np.linalg.eigvals(transition).real.min() < LOST.min_eigenvalue:
         return np.zeros(0, np.int64)
     implied = np.linalg.solve(transition.T, np.bincount(labels, minlength=num_labels) / n)
-    is_rare = q.mean(axis=0, dtype=np.float64) < LOST.max_share * implied
-    lost: Rows = np.flatnonzero(is_rare & (implied * n >= LOST.min_annotations))
+    is_lost = (found < LOST.max_share * implied) & (implied * n >= LOST.min_annotations)
+    lost: Rows = np.flatnonzero(is_lost)
     return lost
 
 
@@ -157,10 +156,16 @@ class LostClassConstants:
 LOST = LostClassConstants()
 
 
-def _sample(p: Singles, labels: Rows) -> tuple[Floats, Rows]:
-    """Return log p and labels of at most `max_entries` entries, from evenly spaced rows."""
-    step = -(-p.size // FIT.max_entries) or 1
-    return np.log(np.maximum(p[::step].astype(np.float64), TINY)), labels[::step]
+def sample_rows(rows: Rows, num_labels: int) -> Rows:
+    """Return some of the rows, evenly spaced, so few that a fit is fast."""
+    step = -(-len(rows) * num_labels // FIT.max_entries) or 1
+    sample: Rows = rows[::step]
+    return sample
+
+
+def _logs(p: Singles) -> Floats:
+    logs: Floats = np.log(np.maximum(p.astype(np.float64), TINY))
+    return logs
 
 
 def _find_best_rate(right: Floats, num_labels: int, previous: float) -> float:
@@ -190,9 +195,7 @@ def _fit_full_matrix(
     return matrix, tau
 
 
-def fit_transition(
-    logs: Floats, labels: Rows, prior: Floats, tau: float, rounds: int
-) -> Floats:
+def fit_transition(logs: Floats, labels: Rows, prior: Floats, tau: float, rounds: int) -> Floats:
     """Fit a full matrix [C, C] by expectation-maximisation; its rows add up to 1.
 
     `prior` counts as `prior_annotations_per_class` annotations of each class.
@@ -227,9 +230,7 @@ def _fit_tau(value: Callable[[float], float]) -> float:
     return math.exp(float(best.x))
 
 
-def _find_bound(
-    fit: Callable[[float], float], lowest: float, inside: float, end: float
-) -> float:
+def _find_bound(fit: Callable[[float], float], lowest: float, inside: float, end: float) -> float:
     """Return the rate between `inside` and `end` at which the fit drops to `lowest`, or the end."""
     if fit(end) >= lowest:
         return end

@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from boxmend.auditing.evidence import Objects
+from boxmend.auditing.evidence import Evidence, Objects
 from boxmend.auditing.pairs import find_largest, find_overlaps
 from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Mask, Rows, Singles
 from boxmend.repair.mender.box_votes import BoxVotes
+from boxmend.repair.mender.posteriors import class_probabilities, mark_evident, split_rows
 
 
 @dataclass(frozen=True)
@@ -79,23 +80,30 @@ def empty_memory(objects: Objects) -> Memory:
     )
 
 
-def visit_weights(visits: Rows, min_weight: float) -> Floats:
+def visit_weights(visits: Rows, min_weight: float | Floats) -> Floats:
     """Return the weight [k] of a new opinion: max(1 / (visits + 1), min_weight)."""
     weights: Floats = np.maximum(1 / (visits + 1), min_weight)
     return weights
 
 
 def remember_classes(
-    memory: Memory, new: Singles, is_new: Mask, min_weight: float
+    memory: Memory, evidence: Evidence, trained: Rows, min_weight: float
 ) -> Memory:
-    """Average the evidence: p += w (p_new - p), with w of `visit_weights`."""
-    weights = visit_weights(memory.visits, min_weight).astype(np.float32)[:, None]
-    mean = memory.evidence + weights * (new - memory.evidence)
-    return replace(
-        memory,
-        evidence=np.where(is_new[:, None], mean, memory.evidence),
-        visits=memory.visits + is_new,
-    )
+    """Average the evidence of annotations: p += w (p_new - p), with w of `visit_weights`.
+
+    `trained` [k] are the labels that the detector was trained on. An opinion that agrees with them
+    may be memorised, so it has the weight of a plain mean; one that disagrees is never memorised
+    and has at least `min_weight`.
+    """
+    mean = memory.evidence.copy()
+    is_new = mark_evident(evidence)
+    for rows in split_rows(*mean.shape):
+        p = class_probabilities(evidence, rows)
+        is_agreed = p.argmax(axis=1) == trained[rows]
+        least = np.where(is_agreed, 0.0, min_weight)
+        weights = np.where(is_new[rows], visit_weights(memory.visits[rows], least), 0.0)
+        mean[rows] += weights.astype(np.float32)[:, None] * (p - mean[rows])
+    return replace(memory, evidence=mean, visits=memory.visits + is_new)
 
 
 def remember_votes(memory: Memory, votes: BoxVotes, min_weight: float) -> Memory:
@@ -126,9 +134,7 @@ def remember_doubts(memory: Memory, p_spurious: Floats, is_new: Mask, min_weight
     )
 
 
-def remember_sightings(
-    memory: Memory, new: Sightings, is_seen: Mask, min_weight: float
-) -> Memory:
+def remember_sightings(memory: Memory, new: Sightings, is_seen: Mask, min_weight: float) -> Memory:
     """Join new sightings with the remembered ones at the same place.
 
     `is_seen` [images] marks the images with detections: a place that is not seen again there loses

@@ -4,47 +4,46 @@ The equations are those of `boxmend.methods.equations.evidence`, in NumPy. p is 
 the probability that class c is annotated as y.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from boxmend.auditing.evidence import EVIDENCE, Evidence
-from boxmend.data.types import Floats, Mask, Rows, Singles
+from boxmend.data.types import AnyFloats, Floats, Mask, Rows, Singles
 from boxmend.runs.judgement import Judgement
 
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal number stands in for zero
-MAX_ENTRIES_PER_CHUNK = 4_000_000  # of [n, C] in double precision: 32 MB
+MAX_ENTRIES_PER_CHUNK = 2_000_000  # of [n, C] in double precision: 16 MB
 
 
-def class_probabilities(evidence: Evidence) -> tuple[Singles, Mask]:
-    """Return p [n, C] of the evidence of one update, and which rows [n] have any.
+def split_rows(number: int, num_labels: int) -> Iterator[slice]:
+    """Yield slices of rows [n, C] that are small enough to compute with."""
+    step = max(MAX_ENTRIES_PER_CHUNK // max(num_labels, 1), 1)
+    for start in range(0, number, step):
+        yield slice(start, min(start + step, number))
 
-    A row without a detection is uniform. Every class has the evidence `rest` of the audit.
+
+def class_probabilities(evidence: Evidence, rows: slice) -> Singles:
+    """Return p [n, C] of the evidence of one update, for some rows.
+
+    Every class has the same small evidence in addition, so a row without a detection is uniform.
     """
-    n, num_labels = len(evidence), evidence.num_labels
-    p = np.full(n * num_labels, EVIDENCE.min_class_evidence, np.float32)
-    p[evidence.keys] += evidence.values.astype(np.float32)
-    p = p.reshape(n, num_labels)
+    num_labels = evidence.num_labels
+    first, last = np.searchsorted(evidence.keys, [rows.start * num_labels, rows.stop * num_labels])
+    p = np.full((rows.stop - rows.start) * num_labels, EVIDENCE.min_class_evidence, np.float32)
+    p[evidence.keys[first:last] - rows.start * num_labels] += evidence.values[first:last].astype(
+        np.float32
+    )
+    p = p.reshape(-1, num_labels)
     p /= p.sum(axis=1, keepdims=True)
-    is_seen = np.zeros(n, np.bool_)
-    is_seen[evidence.keys // max(num_labels, 1)] = True
-    return p, is_seen
+    return p
 
 
-def update_memory(
-    old: Singles, visits: Rows, new: Singles, is_new: Mask, weights: Floats
-) -> tuple[Singles, Rows]:
-    """Average evidence over visits: p += w (p_new - p), with w `weights` [n] after the first.
-
-    Return the mean [n, C] and the new number of visits [n]; rows that are not new stay.
-    """
-    weight = np.where(visits > 0, weights, 1.0).astype(np.float32)[:, None]
-    mean: Singles = np.where(is_new[:, None], old + weight * (new - old), old)
-    return mean, visits + is_new
-
-
-def visit_weights(visits: Rows, min_weight: float) -> Floats:
-    """Return the weight [n] of a new visit: max(1 / (visits + 1), min_weight)."""
-    weights: Floats = np.maximum(1 / (visits + 1), min_weight)
-    return weights
+def mark_evident(evidence: Evidence) -> Mask:
+    """Mark the rows [n] that have evidence for any class."""
+    is_evident = np.zeros(len(evidence), np.bool_)
+    is_evident[evidence.keys // max(evidence.num_labels, 1)] = True
+    return is_evident
 
 
 def combine_evidence(p: Singles, others: Singles, weight: float) -> Singles:
@@ -65,15 +64,11 @@ def posterior(p: Singles, labels: Rows, transition: Floats, tau: float) -> Singl
 
     For a label that T makes impossible, q is p^tau renormalised.
     """
-    q = np.empty(p.shape, np.float32)
     with np.errstate(divide="ignore"):
         noise = np.log(transition.T)  # [y, c]
     noise = np.where(np.isfinite(noise).any(axis=1, keepdims=True), noise, 0.0)
-    step = max(MAX_ENTRIES_PER_CHUNK // max(p.shape[1], 1), 1)
-    for start in range(0, len(p), step):
-        part = slice(start, start + step)
-        q[part] = softmax(tau * np.log(np.maximum(p[part], TINY)) + noise[labels[part]])
-    return q
+    logs = tau * np.log(np.maximum(p, TINY).astype(np.float64))
+    return softmax(logs + noise[labels]).astype(np.float32)
 
 
 def softmax(logits: Floats) -> Floats:
@@ -85,11 +80,10 @@ def softmax(logits: Floats) -> Floats:
 
 def raise_to_floor(q: Singles, labels: Rows, floors: Floats) -> Singles:
     """Raise q(y) to at least a floor [n], and scale the other classes down in proportion."""
-    low = np.flatnonzero(take_columns(q, labels) < floors)
+    right = take_columns(q, labels)
+    low = np.flatnonzero(right < floors)
     raised = q.copy()
-    right = take_columns(q[low], labels[low])
-    factors = (1 - floors[low]) / np.maximum(1 - right, TINY)
-    raised[low] *= factors[:, None]
+    raised[low] *= ((1 - floors[low]) / np.maximum(1 - right[low], TINY))[:, None]
     raised[low, labels[low]] = floors[low]
     return raised
 
@@ -108,7 +102,15 @@ def judge_posteriors(q: Singles, labels: Rows, min_posterior: float = 0.5) -> tu
     return np.where(is_other, best, labels), judgements
 
 
-def take_columns(values: Singles, columns: Rows) -> Singles:
+def take_columns(values: AnyFloats, columns: Rows) -> Floats:
     """Return one value [n] of each row."""
-    taken: Singles = values[np.arange(len(values)), columns]
+    taken: Floats = values[np.arange(len(values)), columns].astype(np.float64)
     return taken
+
+
+def one_hot(labels: Rows, num_labels: int) -> Singles:
+    """Return labels [n] as rows [n, C] with a single 1; a label of -1 gives a row of 0."""
+    rows = np.zeros((len(labels), num_labels), np.float32)
+    known = np.flatnonzero(labels >= 0)
+    rows[known, labels[known]] = 1
+    return rows

@@ -16,6 +16,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import describe_data
 from boxmend.errors import OutputError, UsageError
 from boxmend.repair.mender.settings import MenderSettings
+from boxmend.repair.mender.state import read_value
 from boxmend.runs import folder as runs
 from boxmend.runs.ledger import Entries, Ledger
 from boxmend.runs.ledger.writing import LedgerState
@@ -60,6 +61,18 @@ class RunWriter:
         """Continue from a saved state, or from the start."""
         self._ledger = Ledger.resume(self.run.path, ledger)
         self.run.rewind_metrics(step, metrics_bytes)
+
+    def load_state(self, state: Mapping[str, Any], num_updates: int) -> None:
+        """Continue from what `state` returned, after so many updates."""
+        values = {name: read_value(state, f"ledger_{name}") for name in LedgerState.__annotations__}
+        ledger = LedgerState(
+            num_rows=int(values["num_rows"]),
+            rows_per_part=int(values["rows_per_part"]),
+            last_epoch=int(values["last_epoch"]),
+            pending=values["pending"],
+        )
+        metrics_bytes = int(read_value(state, "metrics_bytes"))
+        self.rewind(ledger, num_updates - 1 if num_updates else None, metrics_bytes)
 
     def append(self, entries: Entries, figures: Mapping[str, Any]) -> None:
         """Add the visits and the figures of one update."""

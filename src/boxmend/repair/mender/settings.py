@@ -44,8 +44,12 @@ class MenderSettings:
     """Label noise assumed before the first estimate."""
     full_matrix: bool = True
     """Estimate a full matrix of label noise if it fits clearly better; off: symmetric noise."""
+    missing_min_probability: float = 0.5
+    """Probability above which an object without annotation counts, 0 to 1."""
+    spurious_min_probability: float = 0.7
+    """Probability above which an annotation has no object, 0 to 1."""
     min_sightings: int = 2
-    """Number of updates that must see an object without annotation before it counts."""
+    """Number of updates that must agree that an annotation is spurious, or that one is missing."""
 
     def __post_init__(self) -> None:
         for name in ("label_noise", "box_noise"):
@@ -54,8 +58,14 @@ class MenderSettings:
         check_choice("missing", self.missing, ("ignore", "add", "off"))
         for name in (
             *("min_agreement", "memory_min_weight", "relabel_min_posterior"),
+            *("missing_min_probability", "spurious_min_probability"),
             *("prescreen_weight", "initial_label_noise"),
         ):
             check_share(name, getattr(self, name))
         check_count("warm_up_updates", self.warm_up_updates, minimum=0)
         check_count("min_sightings", self.min_sightings)
+
+    @property
+    def mends_labels(self) -> bool:
+        """Whether labels may change."""
+        return self.label_noise != 0
