@@ -1,5 +1,6 @@
 """Callbacks that mend the annotations of an Ultralytics training."""
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,6 +87,7 @@ class Mending:
             "on_train_epoch_start": self.begin_epoch,
             "on_model_save": self.save,
             "on_train_end": self.finish,
+            "teardown": self.release,
         }
 
     def begin(self, trainer: Any) -> None:
@@ -163,6 +165,12 @@ class Mending:
             self._update(trainer, trainer.epoch + 1)
         self.run = self.mender.finish()
         LOGGER.info(f"boxmend: {self.out} has the mended annotations: boxmend report {self.out}")
+
+    def release(self, trainer: Any) -> None:
+        """Release the folder of a run that is not finished, so that a training can resume it."""
+        if self.run is None:
+            self.mender = None
+            gc.collect()  # a Mender releases its folder when it is destroyed
 
 
 def _ensure_supported(trainer: Any) -> None:
