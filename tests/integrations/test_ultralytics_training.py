@@ -140,10 +140,11 @@ def count_differences(first: dict[str, Any], second: dict[str, Any]) -> int:
     )
 
 
+@pytest.mark.parametrize("name", ["yolov8n.yaml", "yolo11n.yaml"])
 def test_a_mended_training_leaves_a_run_that_all_commands_take(
-    noisy: Noisy, oracle: Oracle, tmp_path: Path
+    noisy: Noisy, oracle: Oracle, tmp_path: Path, name: str
 ) -> None:
-    model, out = YOLO("yolo11n.yaml"), tmp_path / "run"
+    model, out = YOLO(name), tmp_path / "run"
     attached = mending.attach(model, out, warm_up=0.25, every=1)
     trainer = train(model, noisy, epochs=6)
     assert oracle.num_calls == 5  # after epochs 2 to 5, and at the end
@@ -156,7 +157,7 @@ def test_a_mended_training_leaves_a_run_that_all_commands_take(
     mended = tmp_path / "mended"
     assert run(["apply", str(out), "--out", str(mended)]) == 0
     assert run(["revert", str(mended)]) == 0
-    for path in sorted((noisy.yaml.parent / "labels").rglob("*.txt")):
+    for path in sorted((noisy.yaml.parent / "labels" / "train").glob("*.txt")):
         again = mended / path.relative_to(noisy.yaml.parent)
         assert again.read_bytes() == path.read_bytes()
     assert (trainer.wdir / "last.mender.npz").is_file()
@@ -215,17 +216,13 @@ def test_the_processes_of_a_loader_see_the_mended_annotations(
     assert np.abs(np.bincount(labels, minlength=6) - counts[-1]).sum() <= 4
 
 
-@pytest.mark.parametrize("name", ["yolov8n.yaml", "yolo11n.yaml"])
-def test_detections_are_those_of_ultralytics(noisy: Noisy, tmp_path: Path, name: str) -> None:
-    model = YOLO(name)
-    attached = mending.attach(model, tmp_path / "run", warm_up=0.5, every=1)
-    trainer = train(model, noisy, epochs=2)
-    assert attached.run is not None
-    for branch in trainer.ema.ema.model[-1].cv3:  # as if it had found many objects
-        branch[-1].bias.data += 6
-    output = trainer.ema.ema(torch.rand(3, 3, 96, 64))[0]
+def test_detections_are_those_of_ultralytics() -> None:
+    draw = torch.Generator().manual_seed(0)
+    boxes = torch.rand(3, 4, 200, generator=draw, dtype=torch.float64) * 60 + 20
+    scores = torch.rand(3, 5, 200, generator=draw, dtype=torch.float64) ** 20
+    output = torch.cat([boxes, scores], dim=1)
     found = select_detections(output)
-    theirs = non_max_suppression(output, conf_thres=0.01, iou_thres=0.7, max_det=100, max_nms=300)
+    theirs = non_max_suppression(output, conf_thres=0.01, iou_thres=0.7, max_det=100)
     for image, other in enumerate(theirs):
         used = found.is_used[image]
         order = other[:, 4].argsort(descending=True)
