@@ -105,7 +105,7 @@ def prior_posteriors(premises: Premises) -> Singles:
         return one_hot(premises.labels, premises.num_labels)
     noise, p = initial_noise(premises), premises.prior.probabilities
     q = np.empty(p.shape, np.float32)
-    for part in split_rows(*p.shape):
+    for part in split_rows(len(p), premises.num_labels):
         q[part] = posterior(p[part], premises.labels[part], noise.transition, 1.0)
     return q
 
@@ -114,7 +114,7 @@ def _compute_posteriors(premises: Premises, memory: Memory, noise: LabelNoise) -
     if not premises.settings.mends_labels:
         return one_hot(premises.labels, premises.num_labels)
     q = np.empty(memory.evidence.shape, np.float32)
-    for part in split_rows(*q.shape):
+    for part in split_rows(len(q), premises.num_labels):
         p = _combine(premises, memory.evidence[part], part)
         q[part] = posterior(p, premises.labels[part], noise.transition, noise.tau)
     return q

@@ -6,8 +6,8 @@ import numpy as np
 
 from boxmend.auditing.boxes import BoxModel, estimate_pull, fit_box_model, fit_residuals
 from boxmend.auditing.evidence import Detected, Objects
-from boxmend.data.boxes import compute_iou
 from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Rows, Singles
 from boxmend.repair.mender.box_votes import (
     BoxVotes,

@@ -8,6 +8,7 @@ probability T[c, y]. A sample of the annotations suffices, since it determines t
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -191,7 +192,7 @@ def _fit_full_matrix(
     prior = matrix
     for _ in range(FIT.num_alternations):
         matrix = fit_transition(logs, labels, prior, tau, FIT.em_rounds_per_alternation)
-        tau = _fit_tau(lambda other, m=matrix: log_likelihood(logs, labels, m, other))
+        tau = _fit_tau(partial(log_likelihood, logs, labels, matrix))
     return matrix, tau
 
 

@@ -97,7 +97,7 @@ def remember_classes(
     """
     mean = memory.evidence.copy()
     is_new = mark_evident(evidence)
-    for rows in split_rows(*mean.shape):
+    for rows in split_rows(len(mean), mean.shape[1]):
         p = class_probabilities(evidence, rows)
         is_agreed = p.argmax(axis=1) == trained[rows]
         least = np.where(is_agreed, 0.0, min_weight)
@@ -173,7 +173,7 @@ def remember_sightings(memory: Memory, new: Sightings, is_seen: Mask, min_weight
         (added.image_rows, added.labels, added.boxes, added.p_missing, added.p_fix, added.counts),
         strict=True,
     )
-    joined = Sightings(*(np.concatenate(pair) for pair in columns))  # type: ignore[arg-type]
+    joined = Sightings(*(np.concatenate(pair) for pair in columns))
     probable = joined.take(joined.p_missing >= MEMORY.min_probability)
     order = np.lexsort((*probable.boxes.T, probable.image_rows))
     return replace(memory, sightings=probable.take(order))

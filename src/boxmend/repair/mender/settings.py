@@ -30,7 +30,7 @@ class MenderSettings:
     warm_up_updates: int = 2
     """Number of updates that only collect evidence: a detector that has seen the data once or twice
     is too weak to correct them."""
-    min_agreement: float = 0.4
+    min_agreement: float = 0.3
     """Mean IoU of the annotations with their detections from which warm-up can end, 0 to 1."""
 
     memory_min_weight: float = 0.5

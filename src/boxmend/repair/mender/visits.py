@@ -24,8 +24,8 @@ def make_entries(
 ) -> Entries:
     """Return a visit of each annotation at `seen`, in the order of the dataset.
 
-    `update` is the number of the update, which counts as its epoch and its step. The loss is -log p(y) and the threshold is the
-    loss at which q(y) would be 0.5, as for `mend`.
+    `update` is the number of the update, which counts as its epoch and its step. The loss is -log
+    p(y) and the threshold is the loss at which q(y) would be 0.5, as for `mend`.
     """
     places = seen[np.argsort(premises.scene.rows[seen])]
     rows, memory = premises.scene.rows[places], beliefs.memory
