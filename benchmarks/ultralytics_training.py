@@ -39,6 +39,7 @@ from boxmend.data.detections import Detections
 from boxmend.data.files.locks import wait_for_lock
 from boxmend.detector.nms import suppress
 from boxmend.integrations import ultralytics as mending
+from boxmend.integrations.ultralytics.attaching import UpdateSchedule
 from boxmend.integrations.ultralytics.predicting import BatchDetections, Predictor
 from boxmend.runs.opening import open_run_with_history
 from boxmend.scoring.corrections import assess, known_truth
@@ -211,8 +212,8 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--cache", default="", help="ram or disk")
     parser.add_argument("--device", default="")
-    parser.add_argument("--warm-up", type=float, default=mending.UpdateSchedule.warm_up)
-    parser.add_argument("--every", type=int, default=mending.UpdateSchedule.every)
+    parser.add_argument("--warm-up", type=float, default=UpdateSchedule.warm_up)
+    parser.add_argument("--every", type=int, default=UpdateSchedule.every)
     parser.add_argument("--settings", default="{}", help="JSON for MenderSettings")
     parser.add_argument("--train", default="{}", help="JSON of other arguments of YOLO.train")
     parser.add_argument("--tag", default="", help="name of these settings")
