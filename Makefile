@@ -74,8 +74,8 @@ docs: $(STAMP)  ## build the pages into site/; a dead link stops it
 	$(BIN)/python tools/site_pages.py build/docs
 	$(BIN)/zensical build --strict
 
-tutorials: $(STAMP)  ## execute the notebooks of the tutorials and store their outputs
-	$(BIN)/python tools/run_notebooks.py docs/tutorials/*.ipynb
+tutorials: $(YOLO_STAMP)  ## execute the notebooks of the tutorials and store their outputs
+	$(WITH_YOLO) $(BIN)/python tools/run_notebooks.py docs/tutorials/*.ipynb
 
 bench-data: $(STAMP)  ## reading, writing, noise and check against pycocotools and json
 	$(BIN)/python benchmarks/bench_data.py

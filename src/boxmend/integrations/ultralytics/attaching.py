@@ -166,8 +166,11 @@ class Mending:
         self.run = self.mender.finish()
         LOGGER.info(f"boxmend: {self.out} has the mended annotations: boxmend report {self.out}")
 
-    def release(self, trainer: Any) -> None:
-        """Release the folder of a run that is not finished, so that a training can resume it."""
+    def release(self, trainer: Any = None) -> None:
+        """Release the folder of an unfinished run, to resume it in the same process.
+
+        Recent versions of Ultralytics call this after every training, also after a failed one.
+        """
         if self.run is None:
             self.mender = None
             gc.collect()  # a Mender releases its folder when it is destroyed

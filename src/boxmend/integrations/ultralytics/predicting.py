@@ -28,7 +28,7 @@ MAX_CANDIDATES = 300  # per image, before suppression
 MAX_DETECTIONS = 100  # per image
 
 
-class ImageDetections(NamedTuple):
+class DatasetDetections(NamedTuple):
     """Detections in the images of a dataset, one row each."""
 
     image_rows: Rows  # [m]
@@ -64,7 +64,7 @@ class Predictor:
             class_scores=found.class_scores,
         )
 
-    def detect(self, trainer: Any, select: "Select") -> ImageDetections:
+    def detect(self, trainer: Any, select: "Select") -> DatasetDetections:
         """Return what `select` chooses from the output of the model, like `select_detections`."""
         model = trainer.ema.ema
         is_training = model.training
@@ -75,7 +75,7 @@ class Predictor:
             model.train(is_training)
         numbers, shares, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
         boxes = shares.astype(np.float64) * np.tile(self._sizes[numbers], 2)
-        return ImageDetections(self._rows[numbers], boxes, *columns)
+        return DatasetDetections(self._rows[numbers], boxes, *columns)
 
     @torch.no_grad()
     def _detect_in_batches(
