@@ -119,6 +119,12 @@ def test_reading_a_dataset_needs_no_torch() -> None:
     assert "torch" not in loaded
 
 
+def test_mending_in_another_training_needs_no_torch() -> None:
+    loaded = imported_by("import boxmend; boxmend.Mender, boxmend.MenderSettings")
+    assert "numpy" in loaded
+    assert "torch" not in loaded
+
+
 def test_all_public_names_are_there_and_sorted() -> None:
     assert boxmend.__all__ == sorted(boxmend.__all__)
     for name in boxmend.__all__:

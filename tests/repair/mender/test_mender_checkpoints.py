@@ -30,9 +30,7 @@ def files_of(run: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("when", [1, 3, 4])
 @pytest.mark.parametrize("kept", ["dict", "npz"])
-def test_a_resumed_mender_equals_an_uninterrupted_one(
-    tmp_path: Path, when: int, kept: str
-) -> None:
+def test_a_resumed_mender_equals_an_uninterrupted_one(tmp_path: Path, when: int, kept: str) -> None:
     drawn = scene(Noise(labels=0.3, boxes=0.2, missing=0.1, spurious=0.05), images=80)
     settings = MenderSettings(missing="add")
     whole = Mender(drawn.dataset, settings, out=tmp_path / "whole")
@@ -66,7 +64,11 @@ def test_a_state_does_not_change_with_later_updates(tmp_path: Path) -> None:
     state = mender.state_dict()
     before = {name: np.array(value) for name, value in state.items()}
     train(mender, drawn, range(1, 4))
-    assert all((np.array(state[name]) == before[name]).all() for name in before if name != "beliefs.memory.votes")
+    assert all(
+        (np.array(state[name]) == before[name]).all()
+        for name in before
+        if name != "beliefs.memory.votes"
+    )
     assert not any(isinstance(value, dict | list | None.__class__) for value in state.values())
 
 

@@ -70,21 +70,18 @@ def test_a_floor_raises_the_label_and_lowers_the_others_in_proportion() -> None:
     assert raised == pytest.approx(np.array([[0.6, 0.3, 0.1], [0.9, 0.1, 0.0]]))
 
 
-def test_opinions_that_disagree_with_the_trained_label_count_more() -> None:
+def test_the_memory_is_a_mean_in_which_old_opinions_fade() -> None:
     objects = objects_of([[0, 0, 9, 9], [0, 0, 9, 9]], [0, 0])
     known = memory.empty_memory(objects)
-    trained = np.array([0, 0])
-    for values in ([0.97, 0.97], [0.97, 0.97], [0.97, 0.97]):
-        known = memory.remember_classes(known, evidence_of([0, 3], values, 2), trained, 0.5)
-    before = known.evidence.copy()
-    assert before[0] == pytest.approx([0.98, 0.01, 0.01])
-    known = memory.remember_classes(known, evidence_of([0, 3 + 1], [0.97, 0.97], 2), trained, 0.5)
-    assert known.visits.tolist() == [4, 4]
-    assert known.evidence[0] == pytest.approx(before[0])
-    # Half of the memory instead of a quarter.
-    assert known.evidence[1] == pytest.approx([0.495, 0.495, 0.01])
-    known = memory.remember_classes(known, evidence_of([0, 3], [0.97, 0.97], 2), trained, 0.5)
-    assert known.evidence[1, 0] == pytest.approx(0.495 + (0.98 - 0.495) / 5)  # a plain mean
+    known = memory.remember_classes(known, evidence_of([0], [0.97], 2), 0.5)
+    assert known.evidence == pytest.approx(np.array([[0.98, 0.01, 0.01], [1 / 3] * 3]))
+    assert known.visits.tolist() == [1, 0]
+    for _ in range(2):
+        known = memory.remember_classes(known, evidence_of([0, 3 + 1], [0.97, 0.97], 2), 0.5)
+    known = memory.remember_classes(known, evidence_of([1], [0.97], 2), 0.5)
+    assert known.visits.tolist() == [4, 2]
+    assert known.evidence[0] == pytest.approx([0.495, 0.495, 0.01])  # half, not a quarter
+    assert known.evidence[1] == pytest.approx([0.01, 0.98, 0.01])
 
 
 def test_a_vote_is_the_mean_of_the_strongest_cluster() -> None:

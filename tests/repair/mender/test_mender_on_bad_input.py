@@ -85,7 +85,6 @@ def mirrored(boxes: Floats) -> Floats:
     return np.stack([SIZE - boxes[:, 2], boxes[:, 1], SIZE - boxes[:, 0], boxes[:, 3]], axis=1)
 
 
-
 READINGS: dict[str, tuple[Callable[[Floats], Floats], str]] = {
     "mirrored": (mirrored, "mirrored horizontally"),
     "upside down": (
@@ -115,7 +114,7 @@ def test_images_that_are_mirrored_at_random_are_noticed(drawn: Scene, tmp_path: 
     boxes = predictions_of(drawn).boxes
     flipped = (drawn.detected.image_rows % 2 == 0)[:, None]
     mixed = np.where(flipped, mirrored(boxes), boxes)
-    with pytest.raises(DataError, match="mirrored horizontally.*% of the images"):
+    with pytest.raises(DataError, match=r"mirrored horizontally.*% of the images"):
         started(drawn, tmp_path / "run").update(0, changed(drawn, boxes=mixed))
 
 

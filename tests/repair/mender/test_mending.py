@@ -18,7 +18,9 @@ def test_wrong_labels_and_loose_boxes_are_mended(tmp_path: Path) -> None:
     before, after = drawn.dataset.labels, mended.labels
     assert (before != drawn.true_labels).mean() > 0.28
     assert (after != drawn.true_labels).mean() < 0.05
-    iou = [compute_iou(boxes, drawn.true_boxes).mean() for boxes in (drawn.dataset.boxes, mended.boxes)]
+    iou = [
+        compute_iou(boxes, drawn.true_boxes).mean() for boxes in (drawn.dataset.boxes, mended.boxes)
+    ]
     assert iou[0] < 0.62
     assert iou[1] > 0.8
     update = mender.update(9, predictions_of(drawn))
@@ -65,7 +67,10 @@ def test_spurious_annotations_get_no_weight_and_missing_objects_are_ignored(tmp_
     assert (mended.weights[~is_spurious] == 0).mean() < 0.02
     found = len(mended.ignore)
     assert found > 0.5 * len(drawn.missing)
-    places = {(row, box[0] // 200, box[1] // 200) for row, box in zip(drawn.missing.tolist(), drawn.missing_boxes.tolist(), strict=True)}
+    places = {
+        (row, box[0] // 200, box[1] // 200)
+        for row, box in zip(drawn.missing.tolist(), drawn.missing_boxes.tolist(), strict=True)
+    }
     centres = (mended.ignore.boxes[:, :2] + mended.ignore.boxes[:, 2:]) / 2
     right = [
         (row, x // 200, y // 200) in places

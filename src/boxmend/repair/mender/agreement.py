@@ -67,8 +67,15 @@ def check_agreement(scene: Scene, detected: Detected) -> bool:
     if len(images) < AGREEMENT.min_images:
         return True
     own = sample.measure(sample.boxes)
+    others = np.roll(images, len(images) // 2)  # neighbours may be frames of one video
+    chance = float(sample.measure(sample.boxes, others[place]).mean())
+    needed = chance + FORMATS.min_beyond_chance * (1 - chance)
     readings = [(words, sample.measure(boxes)) for words, boxes in _list_readings(sample)]
-    fitting = [reading for reading in readings if _fits_better(reading, own, place)]
+    fitting = [
+        (words, other)
+        for words, other in readings
+        if float(other.mean()) >= needed and _fits_better(words, own, other, place)
+    ]
     if fitting:
         # Of readings that are nearly equal, the first and simplest.
         words, other = max(fitting, key=lambda reading: round(float(reading[1].mean()), 1))
@@ -77,9 +84,6 @@ def check_agreement(scene: Scene, detected: Detected) -> bool:
             f"the detections fit the annotations better {words}: mean IoU {other.mean():.2f} "
             f"instead of {own.mean():.2f}, and better in {better:.0%} of the images; {REMEDY}"
         )
-    others = np.roll(images, len(images) // 2)  # neighbours may be frames of one video
-    chance = float(sample.measure(sample.boxes, others[place]).mean())
-    needed = chance + FORMATS.min_beyond_chance * (1 - chance)
     return float(own.mean()) >= min(needed, FORMATS.good_mean_iou)
 
 
@@ -158,9 +162,8 @@ def _estimate_scale(sample: _Sample, units: Floats) -> float:
     return float(np.median(detected / np.maximum(sample.objects.boxes[pairs.first, 2:], 1.0)))
 
 
-def _fits_better(reading: tuple[str, Floats], own: Floats, place: Rows) -> bool:
-    """Return whether a reading fits clearly better, or mirrored ones in a part of the images."""
-    words, other = reading
+def _fits_better(words: str, own: Floats, other: Floats, place: Rows) -> bool:
+    """Return whether a reading fits clearly better, or a mirrored one in a part of the images."""
     if _is_clearly_better(own, other):
         return True
     worse = _share_of_better_images(other, own, place)

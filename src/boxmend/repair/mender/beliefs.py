@@ -19,6 +19,7 @@ from boxmend.repair.mender.classes import (
     Premises,
     estimate_noise,
     initial_noise,
+    is_precise,
     judge_classes,
     prior_posteriors,
 )
@@ -32,7 +33,7 @@ from boxmend.repair.mender.estimates import (
     measure_pull,
 )
 from boxmend.repair.mender.memory import (
-    Memory,
+    MenderMemory,
     Sightings,
     empty_memory,
     remember_classes,
@@ -47,9 +48,9 @@ MIN_SIDE_PIXELS = 1.0  # of a mended box
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """Memory, estimates and decisions about the judged annotations, one row each."""
+    """MenderMemory, estimates and decisions about the judged annotations, one row each."""
 
-    memory: Memory
+    memory: MenderMemory
     estimates: Estimates
     labels: Rows  # [k]
     judgements: Rows  # [k] Judgement
@@ -68,7 +69,7 @@ def initial_beliefs(premises: Premises) -> Beliefs:
     boxes = initial_boxes(premises.settings)
     return Beliefs(
         memory=empty_memory(objects),
-        estimates=Estimates(initial_noise(premises), boxes, 0.0, 0.0, is_warm_up=True),
+        estimates=Estimates(initial_noise(premises), boxes, 0.0, 0.0, True, False),
         labels=labels,
         judgements=np.full(len(objects), Judgement.UNJUDGED),
         confidences=take_columns(q, labels),
@@ -82,35 +83,40 @@ def initial_beliefs(premises: Premises) -> Beliefs:
 def revise(premises: Premises, before: Beliefs, detected: Detected, number: int) -> Beliefs:
     """Return the beliefs after one more update with these detections; `number` counts from 0."""
     scene, settings, objects = premises.scene, premises.settings, premises.scene.objects
-    was_warm_up = before.estimates.is_warm_up
     evidence = gather_evidence(objects, objects, detected)
-    memory = remember_classes(before.memory, evidence, before.labels, settings.memory_min_weight)
-    noise = estimate_noise(premises, memory, before.estimates.labels, is_firm=not was_warm_up)
+    memory = remember_classes(before.memory, evidence, settings.memory_min_weight)
+    is_firm = before.estimates.judges_labels
+    noise = estimate_noise(premises, memory, before.estimates.labels, is_firm=is_firm)
     q, lost = judge_classes(premises, memory, noise)
     votes, pull = _vote(premises, detected, q)
     memory = remember_votes(memory, votes, settings.memory_min_weight)
     model, unbiased = estimate_boxes(scene, memory, pull, before.estimates, settings)
     agreement = measure_agreement(objects.boxes, memory.votes)
     is_early = number < settings.warm_up_updates or agreement < settings.min_agreement
+    is_warm_up = before.estimates.is_warm_up and is_early
+    judges_labels = not is_warm_up and is_precise(premises, noise)
     hold_share = estimate_hold_share(scene, model)
-    estimates = Estimates(noise, model, hold_share, agreement, was_warm_up and is_early)
-    if estimates.is_warm_up:
+    estimates = Estimates(noise, model, hold_share, agreement, is_warm_up, judges_labels)
+    if is_warm_up:
         return replace(before, memory=memory, estimates=estimates, lost=lost)
     p_right = take_columns(q, objects.labels)
-    believed = p_right, model.noise
-    memory = remember_objects(scene, memory, (evidence, detected), believed, settings, number)
-    labels, judgements = judge_posteriors(q, objects.labels, settings.relabel_min_posterior)
+    seen, believed = (evidence, detected), (p_right, model.noise)
+    memory = remember_objects(scene, memory, seen, believed, settings, number)
     is_doubted = memory.spurious >= settings.spurious_min_probability
-    return Beliefs(
+    after = replace(
+        initial_beliefs(premises),
         memory=memory,
         estimates=estimates,
-        labels=labels,
-        judgements=judgements if settings.mends_labels else before.judgements,
-        confidences=take_columns(q, labels),
-        p_right=p_right,
         boxes=_mend_boxes(premises, unbiased, memory, estimates),
         is_spurious=is_doubted & (memory.spurious_visits >= settings.min_sightings),
         lost=lost,
+    )
+    if not judges_labels:
+        return after
+    labels, judgements = judge_posteriors(q, objects.labels, settings.relabel_min_posterior)
+    confidences = take_columns(q, labels)
+    return replace(
+        after, labels=labels, judgements=judgements, confidences=confidences, p_right=p_right
     )
 
 
@@ -123,7 +129,7 @@ def _vote(premises: Premises, detected: Detected, q: Singles) -> tuple[BoxVotes,
     return votes, measure_pull(premises.scene, detected, q, votes)
 
 
-def _mend_boxes(premises: Premises, votes: Floats, memory: Memory, estimates: Estimates) -> Floats:
+def _mend_boxes(premises: Premises, votes: Floats, memory: MenderMemory, estimates: Estimates) -> Floats:
     """Return the expected boxes [k, 4]; annotated ones without a vote, or if noise is small."""
     annotated, all_sizes = premises.scene.objects.boxes, premises.scene.object_sizes
     if not estimates.mends_boxes:

@@ -13,7 +13,7 @@ from boxmend.repair.mender.label_noise import (
     sample_rows,
     symmetric_transition,
 )
-from boxmend.repair.mender.memory import Memory
+from boxmend.repair.mender.memory import MenderMemory
 from boxmend.repair.mender.posteriors import (
     combine_evidence,
     one_hot,
@@ -24,6 +24,8 @@ from boxmend.repair.mender.posteriors import (
 from boxmend.repair.mender.prescreen import ClassPrior
 from boxmend.repair.mender.scene import Scene
 from boxmend.repair.mender.settings import MenderSettings
+
+MAX_SHARE_OF_RANDOM = 0.9  # of the rate of random labels, as a bound of the label noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +61,13 @@ def initial_noise(premises: Premises) -> LabelNoise:
 
 
 def estimate_noise(
-    premises: Premises, memory: Memory, known: LabelNoise, *, is_firm: bool
+    premises: Premises, memory: MenderMemory, known: LabelNoise, *, is_firm: bool
 ) -> LabelNoise:
     """Return the label noise, given the memory.
 
-    Once it is firm, after warm-up, the rate does not fall: the detector memorises more and more
-    errors, so later estimates can only be too low. If the rate is known, or comes from a prescreen,
-    only tau is fitted.
+    Once it is firm, after warm-up, the rate does not fall below its earlier lower bound: the
+    detector memorises more and more errors, so later estimates can only be too low. If the rate is
+    known, or comes from a prescreen, only tau is fitted.
     """
     rows = sample_rows(np.flatnonzero(memory.visits > 0), premises.num_labels)
     settings, labels = premises.settings, premises.labels[rows]
@@ -74,17 +76,41 @@ def estimate_noise(
     p = _combine(premises, memory.evidence[rows], rows)
     if settings.label_noise == "auto" and premises.prior is None:
         new = fit_label_noise(p, labels, known.rate, full=settings.full_matrix)
-        if not is_firm or new.rate >= known.rate:
+        if not is_firm:
             return new
+        if new.rate >= known.low:
+            return replace(new, low=max(new.low, known.low))
     return replace(known, tau=fit_temperature(p, labels, known.transition))
 
 
-def judge_classes(premises: Premises, memory: Memory, noise: LabelNoise) -> tuple[Singles, Rows]:
-    """Return the posteriors q [k, C], and the classes that the detector has lost."""
+def is_precise(premises: Premises, noise: LabelNoise) -> bool:
+    """Return whether labels can be judged by this label noise.
+
+    A detector that does not yet tell the classes apart fits many rates equally well, or one that is
+    near the rate of random labels.
+    """
+    settings = premises.settings
+    if not settings.mends_labels or premises.num_labels < 2:
+        return False
+    if settings.label_noise != "auto" or premises.prior is not None:
+        return True
+    random_rate = 1 - 1 / premises.num_labels
+    is_narrow = noise.high - noise.low <= settings.max_rate_interval
+    return is_narrow and noise.high <= MAX_SHARE_OF_RANDOM * random_rate
+
+
+def judge_classes(premises: Premises, memory: MenderMemory, noise: LabelNoise) -> tuple[Singles, Rows]:
+    """Return the posteriors q [k, C], and the classes that the detector has lost.
+
+    As long as labels cannot be judged, q is what the labels alone say.
+    """
+    if not is_precise(premises, noise):  # what the labels alone say
+        q = initial_noise(premises).transition.T[premises.labels].astype(np.float32)
+        return q, np.zeros(0, np.int64)
     q = _compute_posteriors(premises, memory, noise)
     visited = (memory.visits > 0).astype(np.float32)
     number = float(visited.sum())
-    if not number or not premises.settings.mends_labels:
+    if not number:
         return q, np.zeros(0, np.int64)
     transition = noise.transition
     if premises.prior is None:  # T fitted to the detector would explain the classes that it lost
@@ -94,7 +120,7 @@ def judge_classes(premises: Premises, memory: Memory, noise: LabelNoise) -> tupl
     return _protect_lost(premises, q, noise, lost), lost
 
 
-def class_posteriors(premises: Premises, memory: Memory, noise: LabelNoise, lost: Rows) -> Singles:
+def class_posteriors(premises: Premises, memory: MenderMemory, noise: LabelNoise, lost: Rows) -> Singles:
     """Return the posteriors q [k, C] that `judge_classes` returned with these lost classes."""
     return _protect_lost(premises, _compute_posteriors(premises, memory, noise), noise, lost)
 
@@ -110,9 +136,7 @@ def prior_posteriors(premises: Premises) -> Singles:
     return q
 
 
-def _compute_posteriors(premises: Premises, memory: Memory, noise: LabelNoise) -> Singles:
-    if not premises.settings.mends_labels:
-        return one_hot(premises.labels, premises.num_labels)
+def _compute_posteriors(premises: Premises, memory: MenderMemory, noise: LabelNoise) -> Singles:
     q = np.empty(memory.evidence.shape, np.float32)
     for part in split_rows(len(q), premises.num_labels):
         p = _combine(premises, memory.evidence[part], part)

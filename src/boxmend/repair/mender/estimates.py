@@ -17,7 +17,7 @@ from boxmend.repair.mender.box_votes import (
     vote_boxes,
 )
 from boxmend.repair.mender.label_noise import LabelNoise
-from boxmend.repair.mender.memory import Memory
+from boxmend.repair.mender.memory import MenderMemory
 from boxmend.repair.mender.scene import Scene
 from boxmend.repair.mender.settings import MenderSettings
 
@@ -35,6 +35,7 @@ class Estimates:
     hold_share: float  # see `box_votes.hold_at_border`
     agreement: float  # mean IoU of the annotations with their votes; 0 without a vote
     is_warm_up: bool
+    judges_labels: bool  # after warm-up, if the label noise is precise enough
 
     @property
     def mends_boxes(self) -> bool:
@@ -50,12 +51,12 @@ def initial_boxes(settings: MenderSettings) -> BoxModel:
 
 
 def estimate_boxes(
-    scene: Scene, memory: Memory, pull: float, before: Estimates, settings: MenderSettings
+    scene: Scene, memory: MenderMemory, pull: float, before: Estimates, settings: MenderSettings
 ) -> tuple[BoxModel, Floats]:
     """Return the box noise, and the remembered votes [k, 4] without systematic errors.
 
     `pull` is the share by which votes follow the annotated boxes. After warm-up the noise does not
-    fall, like that of labels.
+    fall below its earlier lower bound, like that of labels.
     """
     rows = np.flatnonzero(memory.vote_visits > 0)
     model, corrected = fit_box_model(
@@ -67,7 +68,7 @@ def estimate_boxes(
     )
     if settings.box_noise != "auto":
         model = _set_noise(model, settings.box_noise)
-    elif not before.is_warm_up and model.noise < before.boxes.noise:
+    elif not before.is_warm_up and model.noise < before.boxes.low:
         model = before.boxes
     unbiased = memory.votes.copy()
     unbiased[rows] = corrected

@@ -50,7 +50,7 @@ class Sightings:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class MenderMemory:
     """The memory of the judged annotations, one row each, and of sightings."""
 
     evidence: Singles  # [k, C] mean evidence p for the true class
@@ -63,12 +63,12 @@ class Memory:
     sightings: Sightings
 
 
-def empty_memory(objects: Objects) -> Memory:
+def empty_memory(objects: Objects) -> MenderMemory:
     """Return the memory before the first update."""
     k, num_labels = len(objects), max(objects.num_labels, 1)
     none = np.zeros(0)
     rows = none.astype(np.int64)
-    return Memory(
+    return MenderMemory(
         evidence=np.full((k, num_labels), 1 / num_labels, np.float32),
         visits=np.zeros(k, np.int64),
         votes=np.full((k, 4), np.nan),
@@ -80,33 +80,24 @@ def empty_memory(objects: Objects) -> Memory:
     )
 
 
-def visit_weights(visits: Rows, min_weight: float | Floats) -> Floats:
+def visit_weights(visits: Rows, min_weight: float) -> Floats:
     """Return the weight [k] of a new opinion: max(1 / (visits + 1), min_weight)."""
     weights: Floats = np.maximum(1 / (visits + 1), min_weight)
     return weights
 
 
-def remember_classes(
-    memory: Memory, evidence: Evidence, trained: Rows, min_weight: float
-) -> Memory:
-    """Average the evidence of annotations: p += w (p_new - p), with w of `visit_weights`.
-
-    `trained` [k] are the labels that the detector was trained on. An opinion that agrees with them
-    may be memorised, so it has the weight of a plain mean; one that disagrees is never memorised
-    and has at least `min_weight`.
-    """
+def remember_classes(memory: MenderMemory, evidence: Evidence, min_weight: float) -> MenderMemory:
+    """Average the evidence of annotations: p += w (p_new - p), with w of `visit_weights`."""
     mean = memory.evidence.copy()
     is_new = mark_evident(evidence)
+    weights = np.where(is_new, visit_weights(memory.visits, min_weight), 0).astype(np.float32)
     for rows in split_rows(len(mean), mean.shape[1]):
         p = class_probabilities(evidence, rows)
-        is_agreed = p.argmax(axis=1) == trained[rows]
-        least = np.where(is_agreed, 0.0, min_weight)
-        weights = np.where(is_new[rows], visit_weights(memory.visits[rows], least), 0.0)
-        mean[rows] += weights.astype(np.float32)[:, None] * (p - mean[rows])
+        mean[rows] += weights[rows, None] * (p - mean[rows])
     return replace(memory, evidence=mean, visits=memory.visits + is_new)
 
 
-def remember_votes(memory: Memory, votes: BoxVotes, min_weight: float) -> Memory:
+def remember_votes(memory: MenderMemory, votes: BoxVotes, min_weight: float) -> MenderMemory:
     """Average the voted boxes; a vote for another place replaces the earlier ones."""
     is_new = votes.counts > 0
     is_same = compute_iou(memory.votes, votes.boxes) >= MEMORY.same_place_min_iou
@@ -123,7 +114,7 @@ def remember_votes(memory: Memory, votes: BoxVotes, min_weight: float) -> Memory
     )
 
 
-def remember_doubts(memory: Memory, p_spurious: Floats, is_new: Mask, min_weight: float) -> Memory:
+def remember_doubts(memory: MenderMemory, p_spurious: Floats, is_new: Mask, min_weight: float) -> MenderMemory:
     """Average the probabilities [k] that annotations are spurious."""
     weights = visit_weights(memory.spurious_visits, min_weight)
     mean = memory.spurious + weights * (p_spurious - memory.spurious)
@@ -134,7 +125,7 @@ def remember_doubts(memory: Memory, p_spurious: Floats, is_new: Mask, min_weight
     )
 
 
-def remember_sightings(memory: Memory, new: Sightings, is_seen: Mask, min_weight: float) -> Memory:
+def remember_sightings(memory: MenderMemory, new: Sightings, is_seen: Mask, min_weight: float) -> MenderMemory:
     """Join new sightings with the remembered ones at the same place.
 
     `is_seen` [images] marks the images with detections: a place that is not seen again there loses

@@ -254,7 +254,7 @@ class Mender:
             )
 
     def _compute_posteriors(self, beliefs: Beliefs) -> Singles:
-        if beliefs.estimates.is_warm_up:
+        if not beliefs.estimates.judges_labels:
             return prior_posteriors(self._premises)
         noise = beliefs.estimates.labels
         return class_posteriors(self._premises, beliefs.memory, noise, beliefs.lost)

@@ -15,7 +15,7 @@ from boxmend.auditing.presence import judge_presence
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.repair.mender.memory import (
     MEMORY,
-    Memory,
+    MenderMemory,
     Sightings,
     remember_doubts,
     remember_sightings,
@@ -29,12 +29,12 @@ MAX_ANNOTATIONS = 400_000  # that one update judges
 
 def remember_objects(
     scene: Scene,
-    memory: Memory,
+    memory: MenderMemory,
     seen: tuple[Evidence, Detected],
     believed: tuple[Floats, float],
     settings: MenderSettings,
     number: int,
-) -> Memory:
+) -> MenderMemory:
     """Judge which annotations have no object and which objects no annotation, and remember it.
 
     `believed` is the probability [k] that a label is right, and the box noise; `number` counts the

@@ -30,6 +30,9 @@ class MenderSettings:
     warm_up_updates: int = 2
     """Number of updates that only collect evidence: a detector that has seen the data once or twice
     is too weak to correct them."""
+    max_rate_interval: float = 0.3
+    """Width of the interval of the label noise, 0 to 1, up to which labels change: with a wider
+    one, the detector does not tell the classes apart yet."""
     min_agreement: float = 0.3
     """Mean IoU of the annotations with their detections from which warm-up can end, 0 to 1."""
 
@@ -57,7 +60,7 @@ class MenderSettings:
                 check_share(name, getattr(self, name))
         check_choice("missing", self.missing, ("ignore", "add", "off"))
         for name in (
-            *("min_agreement", "memory_min_weight", "relabel_min_posterior"),
+            *("min_agreement", "max_rate_interval", "memory_min_weight", "relabel_min_posterior"),
             *("missing_min_probability", "spurious_min_probability"),
             *("prescreen_weight", "initial_label_noise"),
         ):

@@ -57,7 +57,7 @@ def make_entries(
 
 def _find_thresholds(beliefs: Beliefs, places: Rows, losses: Floats) -> Floats:
     """Return the losses at which q(y) would be 0.5; infinite where labels are not judged."""
-    if beliefs.estimates.is_warm_up:
+    if not beliefs.estimates.judges_labels:
         return np.full(len(places), np.inf)
     right = np.clip(beliefs.p_right[places], TINY, 1.0)
     wrong = np.clip(1 - right, TINY, 1.0)
