@@ -182,3 +182,16 @@ def test_an_unknown_size_comes_from_the_loader_or_is_an_error(tmp_path: Path) ->
     del loader.labels[0]["shape"]
     with pytest.raises(DataError, match=r"size of the image .*b\.png is unknown"):
         TrainingLabels(dataset, loader)
+
+
+def test_classes_carry_soft_labels_on_request(tmp_path: Path) -> None:
+    dataset, loader = make_dataset(tmp_path), make_loader(tmp_path)
+    soft = np.array([[0.5, 0.5], [0, 1], [0.25, 0.75]], np.float32)
+    mended = mend(dataset, make_soft_labels=lambda: soft)
+    labels = TrainingLabels(dataset, loader)
+    labels.exchange(mended)
+    assert loader.labels[0]["cls"].tolist() == [[1]]
+    labels.exchange(mended, soft=True)
+    assert loader.labels[0]["cls"].astype(int).tolist() == [[1]]
+    assert 0 < loader.labels[0]["cls"][0, 0] % 1 < 0.01
+    assert loader.labels[2]["cls"][1].tolist() == [1]

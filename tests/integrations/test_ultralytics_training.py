@@ -275,6 +275,39 @@ def test_boxes_are_in_pixels_of_images_of_all_shapes(tmp_path: Path, cache: Any)
         np.testing.assert_allclose(box, boxes[row], atol=1.2 * scale)
 
 
+@pytest.mark.parametrize("soft", [True, False])
+def test_the_loss_takes_soft_labels(
+    noisy: Noisy, oracle: Oracle, tmp_path: Path, soft: bool
+) -> None:
+    model = YOLO("yolo11n.yaml")
+    settings = boxmend.MenderSettings(soft_labels=soft)
+    mending.attach(model, tmp_path / "run", settings, warm_up=0.25, every=1)
+    found: list[bool] = []
+
+    def look(trainer: Any) -> None:
+        assigner = trainer.model.criterion.assigner
+        batch = next(iter(trainer.train_loader))
+        is_encoded = bool((batch["cls"] % 1 > 0).any())
+        encoded = torch.tensor([[[1 + (2 * 32 + 8) / (256 * 32)]]])  # 0.25 of class 2
+        box, points = torch.tensor([[[0.0, 0, 64, 64]]]), torch.full((20, 2), 32.0)
+        scores = assigner(
+            torch.full((1, 20, 6), 0.5),
+            box.expand(1, 20, 4),
+            points,
+            encoded,
+            box,
+            torch.ones(1, 1, 1),
+        )[2].sum((0, 1))
+        share = (scores / scores.sum()).tolist()
+        assert share == pytest.approx([0, 0.75, 0.25, 0, 0, 0] if soft else [0, 1, 0, 0, 0, 0])
+        found.append(is_encoded)
+
+    model.add_callback("on_train_end", look)
+    train(model, noisy, epochs=6, optimizer="SGD", lr0=0.0)
+    assert len(found) == 1
+    assert soft or not found[0]
+
+
 def stop_after(epoch: int) -> Callable[[Any], None]:
     def stop(trainer: Any) -> None:
         if trainer.epoch == epoch:

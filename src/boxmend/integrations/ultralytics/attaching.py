@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed
 from ultralytics.utils import LOGGER, RANK
+from ultralytics.utils.torch_utils import unwrap_model
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
@@ -16,6 +17,7 @@ from boxmend.errors import DataError, UsageError
 from boxmend.integrations.ultralytics.checkpoints import read_state, save_state
 from boxmend.integrations.ultralytics.labels import TrainingLabels
 from boxmend.integrations.ultralytics.predicting import Predictor, ensure_supported_model
+from boxmend.integrations.ultralytics.soft_labels import soften_targets
 from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings, MenderUpdate
 from boxmend.repair.trained_runs import TrainedRun
 
@@ -133,8 +135,19 @@ class Mending:
         is_resumed = trainer.epoch == trainer.start_epoch > 0
         if is_due or is_rebuilt or is_resumed:
             annotations = _share(trainer, None if mender is None else mender.annotations())
-            labels.exchange(annotations)
+            labels.exchange(annotations, soft=self._use_soft_labels(trainer))
             trainer.train_loader.reset()  # its processes have copies of the old annotations
+
+    def _use_soft_labels(self, trainer: Any) -> bool:
+        """Return whether the loss takes soft labels, and prepare it to do so."""
+        model = unwrap_model(trainer.model)
+        if getattr(model, "criterion", None) is None:
+            model.criterion = model.init_criterion()
+        settings = self.settings or MenderSettings()
+        if not settings.soft_labels or type(model.criterion).__name__ != "v8DetectionLoss":
+            return False
+        soften_targets(model.criterion)
+        return True
 
     def _update(self, trainer: Any, epoch: int) -> None:
         """Predict the training images, and update the Mender by the detections."""

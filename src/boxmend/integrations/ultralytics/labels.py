@@ -15,6 +15,7 @@ import numpy as np
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
+from boxmend.integrations.ultralytics.soft_labels import encode
 from boxmend.repair.mender import MendedAnnotations
 
 TOLERANCE_PX = 1.0  # boxes of the same annotation differ by less
@@ -137,10 +138,11 @@ class TrainingLabels:
         """Return how many images of the dataset the training does not use."""
         return len(self.dataset.images) - len(np.unique(self._rows))
 
-    def exchange(self, mended: MendedAnnotations) -> None:
+    def exchange(self, mended: MendedAnnotations, *, soft: bool = False) -> None:
         """Replace the annotations of the loader by mended ones; leave out those of weight zero.
 
-        Outlines are removed, since Ultralytics computes boxes from them.
+        With `soft`, classes carry soft labels; see `soft_labels`. Outlines are removed, since
+        Ultralytics computes boxes from them.
         """
         number_of = np.full(len(self.dataset.images) + 1, UNKNOWN)  # the last is for image row -1
         number_of[self._rows] = np.arange(len(self._rows))
@@ -152,6 +154,9 @@ class TrainingLabels:
         order = np.argsort(numbers[used], kind="stable")
         starts = np.searchsorted(numbers[used][order], np.arange(1, len(self._rows)))
         boxes = np.split(shares[order].astype(np.float32), starts)
-        classes = np.split(mended.labels[used][order].astype(np.float32)[:, None], starts)
+        encoded = mended.labels[used].astype(np.float32)
+        if soft:
+            encoded = encode(mended.labels[used], mended.soft_labels[used])
+        classes = np.split(encoded[order][:, None], starts)
         for label, box, cls in zip(self.loader_dataset.labels, boxes, classes, strict=True):
             label["bboxes"], label["cls"], label["segments"] = box, cls, []
