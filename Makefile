@@ -17,7 +17,7 @@ YOLO_STAMP := $(YOLO)/.installed
 WITH_YOLO = PYTHONPATH=$(CURDIR)/$(YOLO) YOLO_OFFLINE=true YOLO_CONFIG_DIR=$(CURDIR)/$(YOLO)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-ultralytics fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock lock-ultralytics clean
+.PHONY: help setup demo test test-slow test-ultralytics fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-mender bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock lock-ultralytics clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -88,6 +88,9 @@ bench-report: $(STAMP)  ## the report of 20,000 annotations: how long it takes t
 
 bench-audit: $(STAMP)  ## an audit of 118,000 images with 4 million detections: time and memory
 	$(BIN)/python benchmarks/bench_audit.py
+
+bench-mender: $(STAMP)  ## an update of a Mender with 2 million detections: time and memory
+	$(BIN)/python benchmarks/bench_mender.py
 
 bench-evaluation: $(STAMP)  ## scoring of 5,000 images with 100 detections each against pycocotools
 	$(BIN)/python benchmarks/bench_evaluation.py

@@ -48,7 +48,7 @@ MIN_SIDE_PIXELS = 1.0  # of a mended box
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """MenderMemory, estimates and decisions about the judged annotations, one row each."""
+    """Memory, estimates and decisions about the judged annotations, one row each."""
 
     memory: MenderMemory
     estimates: Estimates
@@ -64,20 +64,24 @@ class Beliefs:
 def initial_beliefs(premises: Premises) -> Beliefs:
     """Return the beliefs before the first update: the annotations, or those of the prescreen."""
     objects = premises.scene.objects
-    q = prior_posteriors(premises)
-    labels, _ = judge_posteriors(q, objects.labels, premises.settings.relabel_min_posterior)
-    boxes = initial_boxes(premises.settings)
-    return Beliefs(
+    certain = np.ones(len(objects))
+    beliefs = Beliefs(
         memory=empty_memory(objects),
-        estimates=Estimates(initial_noise(premises), boxes, 0.0, 0.0, True, False),
-        labels=labels,
+        estimates=Estimates(
+            initial_noise(premises), initial_boxes(premises.settings), 0.0, 0.0, True, False
+        ),
+        labels=objects.labels,
         judgements=np.full(len(objects), Judgement.UNJUDGED),
-        confidences=take_columns(q, labels),
-        p_right=take_columns(q, objects.labels),
+        confidences=certain,
+        p_right=certain,
         boxes=objects.boxes,
         is_spurious=np.zeros(len(objects), np.bool_),
         lost=np.zeros(0, np.int64),
     )
+    if premises.prior is None or not premises.settings.mends_labels:
+        return beliefs
+    judged = _judge(premises, beliefs, prior_posteriors(premises))
+    return replace(judged, judgements=beliefs.judgements)
 
 
 def revise(premises: Premises, before: Beliefs, detected: Detected, number: int) -> Beliefs:
@@ -104,19 +108,36 @@ def revise(premises: Premises, before: Beliefs, detected: Detected, number: int)
     memory = remember_objects(scene, memory, seen, believed, settings, number)
     is_doubted = memory.spurious >= settings.spurious_min_probability
     after = replace(
-        initial_beliefs(premises),
+        before,
         memory=memory,
         estimates=estimates,
         boxes=_mend_boxes(premises, unbiased, memory, estimates),
         is_spurious=is_doubted & (memory.spurious_visits >= settings.min_sightings),
         lost=lost,
     )
-    if not judges_labels:
-        return after
-    labels, judgements = judge_posteriors(q, objects.labels, settings.relabel_min_posterior)
-    confidences = take_columns(q, labels)
+    if judges_labels:
+        return _judge(premises, after, q)
+    certain = np.ones(len(objects))
+    unjudged = np.full(len(objects), Judgement.UNJUDGED)
     return replace(
-        after, labels=labels, judgements=judgements, confidences=confidences, p_right=p_right
+        after,
+        labels=objects.labels,
+        judgements=unjudged,
+        confidences=certain,
+        p_right=certain,
+    )
+
+
+def _judge(premises: Premises, beliefs: Beliefs, q: Singles) -> Beliefs:
+    """Return the beliefs with labels judged by the posteriors q [k, C]."""
+    own, least = premises.labels, premises.settings.relabel_min_posterior
+    labels, judgements = judge_posteriors(q, own, least)
+    return replace(
+        beliefs,
+        labels=labels,
+        judgements=judgements,
+        confidences=take_columns(q, labels),
+        p_right=take_columns(q, own),
     )
 
 
@@ -129,7 +150,9 @@ def _vote(premises: Premises, detected: Detected, q: Singles) -> tuple[BoxVotes,
     return votes, measure_pull(premises.scene, detected, q, votes)
 
 
-def _mend_boxes(premises: Premises, votes: Floats, memory: MenderMemory, estimates: Estimates) -> Floats:
+def _mend_boxes(
+    premises: Premises, votes: Floats, memory: MenderMemory, estimates: Estimates
+) -> Floats:
     """Return the expected boxes [k, 4]; annotated ones without a vote, or if noise is small."""
     annotated, all_sizes = premises.scene.objects.boxes, premises.scene.object_sizes
     if not estimates.mends_boxes:

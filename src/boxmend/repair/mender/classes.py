@@ -99,7 +99,9 @@ def is_precise(premises: Premises, noise: LabelNoise) -> bool:
     return is_narrow and noise.high <= MAX_SHARE_OF_RANDOM * random_rate
 
 
-def judge_classes(premises: Premises, memory: MenderMemory, noise: LabelNoise) -> tuple[Singles, Rows]:
+def judge_classes(
+    premises: Premises, memory: MenderMemory, noise: LabelNoise
+) -> tuple[Singles, Rows]:
     """Return the posteriors q [k, C], and the classes that the detector has lost.
 
     As long as labels cannot be judged, q is what the labels alone say.
@@ -120,7 +122,9 @@ def judge_classes(premises: Premises, memory: MenderMemory, noise: LabelNoise) -
     return _protect_lost(premises, q, noise, lost), lost
 
 
-def class_posteriors(premises: Premises, memory: MenderMemory, noise: LabelNoise, lost: Rows) -> Singles:
+def class_posteriors(
+    premises: Premises, memory: MenderMemory, noise: LabelNoise, lost: Rows
+) -> Singles:
     """Return the posteriors q [k, C] that `judge_classes` returned with these lost classes."""
     return _protect_lost(premises, _compute_posteriors(premises, memory, noise), noise, lost)
 

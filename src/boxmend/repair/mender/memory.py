@@ -114,7 +114,9 @@ def remember_votes(memory: MenderMemory, votes: BoxVotes, min_weight: float) -> 
     )
 
 
-def remember_doubts(memory: MenderMemory, p_spurious: Floats, is_new: Mask, min_weight: float) -> MenderMemory:
+def remember_doubts(
+    memory: MenderMemory, p_spurious: Floats, is_new: Mask, min_weight: float
+) -> MenderMemory:
     """Average the probabilities [k] that annotations are spurious."""
     weights = visit_weights(memory.spurious_visits, min_weight)
     mean = memory.spurious + weights * (p_spurious - memory.spurious)
@@ -125,7 +127,9 @@ def remember_doubts(memory: MenderMemory, p_spurious: Floats, is_new: Mask, min_
     )
 
 
-def remember_sightings(memory: MenderMemory, new: Sightings, is_seen: Mask, min_weight: float) -> MenderMemory:
+def remember_sightings(
+    memory: MenderMemory, new: Sightings, is_seen: Mask, min_weight: float
+) -> MenderMemory:
     """Join new sightings with the remembered ones at the same place.
 
     `is_seen` [images] marks the images with detections: a place that is not seen again there loses

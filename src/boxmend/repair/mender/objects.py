@@ -24,7 +24,7 @@ from boxmend.repair.mender.scene import Scene
 from boxmend.repair.mender.settings import MenderSettings
 
 SEED = 0
-MAX_ANNOTATIONS = 400_000  # that one update judges
+MAX_ANNOTATIONS = 250_000  # that one update judges
 
 
 def remember_objects(

@@ -9,7 +9,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows, Singles
 from boxmend.repair.mender.beliefs import Beliefs
 from boxmend.repair.mender.classes import Premises
-from boxmend.repair.mender.posteriors import TINY, take_columns
+from boxmend.repair.mender.posteriors import TINY
 from boxmend.repair.mender.settings import MenderSettings
 from boxmend.runs.ledger import Entries
 
@@ -31,7 +31,7 @@ def make_entries(
     rows, memory = premises.scene.rows[places], beliefs.memory
     number = len(rows)
     labels = dataset.labels[rows]
-    losses = -np.log(np.maximum(take_columns(memory.evidence[places], labels), TINY))
+    losses = -np.log(np.maximum(memory.evidence[places, labels].astype(np.float64), TINY))
     has_vote = memory.vote_visits[places] > 0
     annotated = dataset.boxes[rows]
     return Entries(
