@@ -66,7 +66,7 @@ def main() -> None:
             model, work / "runs" / name, settings, warm_up=options.warm_up, every=options.every
         )
     durations: dict[str, float] = {}
-    with _measured(durations, "train"), contextlib.redirect_stdout(sys.stderr):
+    with _measure_seconds(durations, "train"), contextlib.redirect_stdout(sys.stderr):
         model.train(
             data=str(train / "data.yaml"),
             epochs=options.epochs,
@@ -85,7 +85,7 @@ def main() -> None:
             verbose=False,
             **json.loads(options.train),
         )
-    with _measured(durations, "score"):
+    with _measure_seconds(durations, "score"):
         figures = score_on(model.trainer, boxmend.load(f"{options.voc}:{options.test_split}"), test)
     line = {
         "cell": name,
@@ -178,7 +178,7 @@ def _name(options: argparse.Namespace) -> str:
 
 
 @contextlib.contextmanager
-def _measured(durations: dict[str, float], name: str) -> Iterator[None]:
+def _measure_seconds(durations: dict[str, float], name: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     durations[name] = time.perf_counter() - start
