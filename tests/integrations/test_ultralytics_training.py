@@ -483,4 +483,4 @@ def test_the_schedule_is_a_share_of_the_epochs_and_then_regular() -> None:
     assert not attaching.UpdateSchedule(warm_up=0, every=1).is_due(0, 9)
     for wrong in ({"warm_up": 1.0}, {"warm_up": -0.1}, {"every": 0}):
         with pytest.raises(UsageError, match="expected a"):
-            attaching.UpdateSchedule(**wrong)  # type: ignore[arg-type]
+            attaching.UpdateSchedule(**wrong)

@@ -138,7 +138,7 @@ def _precise_head(model: nn.Module) -> Iterator[None]:
     scope = torch.autocast(next(head.parameters()).device.type, enabled=False)
 
     def enter(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        scope.__enter__()
+        scope.__enter__()  # type: ignore[no-untyped-call]
         return ([level.float() for level in inputs[0]], *inputs[1:])
 
     def leave(module: nn.Module, inputs: Any, output: Any) -> None:
