@@ -1,6 +1,7 @@
 """Trainings by Ultralytics with mending; skipped where it is not installed."""
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -306,6 +307,33 @@ def test_the_loss_takes_soft_labels(
     train(model, noisy, epochs=6, optimizer="SGD", lr0=0.0)
     assert len(found) == 1
     assert soft or not found[0]
+
+
+def test_a_failed_update_is_logged_and_the_training_goes_on(
+    noisy: Noisy,
+    oracle: Oracle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(mender: boxmend.Mender, epoch: int, predictions: boxmend.Predictions) -> None:
+        raise DataError("the boxes do not fit")
+
+    monkeypatch.setattr(boxmend.Mender, "update", fail)
+    model = YOLO("yolo11n.yaml")
+    attached = mending.attach(model, tmp_path / "run", warm_up=0.25, every=1)
+    trainer = train(model, noisy)
+    assert (attached.run, trainer.last.is_file()) == (None, True)
+    assert "epoch 1: no update, and the training continues" in caplog.text
+    assert "the boxes do not fit" in caplog.text
+    assert "no update succeeded, so" in caplog.text
+
+
+def test_annotations_for_other_processes_can_be_pickled(noisy: Noisy, tmp_path: Path) -> None:
+    annotations = boxmend.Mender(noisy.dataset, out=tmp_path / "run").annotations()
+    again = pickle.loads(pickle.dumps(attaching.make_portable(annotations)))
+    np.testing.assert_array_equal(again.soft_labels, annotations.soft_labels)
+    np.testing.assert_array_equal(again.boxes, annotations.boxes)
 
 
 def stop_after(epoch: int) -> Callable[[Any], None]:

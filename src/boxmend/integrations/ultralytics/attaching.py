@@ -3,17 +3,19 @@
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch.distributed
 from ultralytics.utils import LOGGER, RANK
 from ultralytics.utils.torch_utils import unwrap_model
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
-from boxmend.errors import DataError, UsageError
+from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.integrations.ultralytics.checkpoints import read_state, save_state
 from boxmend.integrations.ultralytics.labels import TrainingLabels
 from boxmend.integrations.ultralytics.predicting import Predictor, ensure_supported_model
@@ -99,6 +101,11 @@ class Mending:
         self._labels = TrainingLabels(dataset, trainer.train_loader.dataset)
         if RANK not in {-1, 0}:
             return
+        if number := self._labels.num_left_out:
+            LOGGER.warning(
+                f"boxmend: the training leaves out {number:,} of {len(dataset.images):,} images; "
+                "their annotations stay as they are"
+            )
         is_resumed = trainer.start_epoch > 0
         state = read_state(Path(trainer.args.model)) if is_resumed else None
         self.mender = Mender(dataset, self.settings, out=self.out, resume=is_resumed)
@@ -150,12 +157,23 @@ class Mending:
         return True
 
     def _update(self, trainer: Any, epoch: int) -> None:
-        """Predict the training images, and update the Mender by the detections."""
+        """Predict the training images, and update the Mender by the detections.
+
+        An error is logged and leaves the annotations as they are, since the training can go on.
+        """
         assert self.mender is not None
         assert self._predictor is not None
         start = time.perf_counter()
         self.mender.annotations()  # those of the trainer until now
-        update = self.mender.update(epoch, self._predictor.predict(trainer))
+        predictions = self._predictor.predict(trainer)
+        try:
+            update = self.mender.update(epoch, predictions)
+        except BoxmendError as error:
+            LOGGER.error(
+                f"boxmend: epoch {epoch}: no update, and the training continues with the "
+                f"annotations that it has: {error}"
+            )
+            return
         LOGGER.info(_describe_update(update, time.perf_counter() - start))
 
     def save(self, trainer: Any) -> None:
@@ -176,6 +194,9 @@ class Mending:
             return
         if trainer.epoch + 1 > self.mender.last_epoch:
             self._update(trainer, trainer.epoch + 1)
+        if not self.mender.num_updates:
+            LOGGER.error(f"boxmend: no update succeeded, so {self.out} has no mended annotations")
+            return
         self.run = self.mender.finish()
         LOGGER.info(f"boxmend: {self.out} has the mended annotations: boxmend report {self.out}")
 
@@ -211,9 +232,15 @@ def _share(trainer: Any, annotations: MendedAnnotations | None) -> MendedAnnotat
     """Return the annotations of the first process in all processes."""
     shared = [annotations]
     if trainer.world_size > 1:
+        shared = [None if annotations is None else make_portable(annotations)]
         torch.distributed.broadcast_object_list(shared, src=0)
     assert shared[0] is not None
     return shared[0]
+
+
+def make_portable(annotations: MendedAnnotations) -> MendedAnnotations:
+    """Return annotations that can be pickled, since they do not refer to their Mender."""
+    return replace(annotations, make_soft_labels=partial(np.asarray, annotations.soft_labels))
 
 
 def _describe_update(update: MenderUpdate, seconds: float) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ultralytics import YOLO
 
-from boxmend.errors import UsageError
+from boxmend.errors import DataError, UsageError
 from boxmend.integrations.ultralytics.attaching import attach
 from boxmend.repair.mender import MenderSettings
 from boxmend.repair.trained_runs import TrainedRun
@@ -52,5 +52,9 @@ def train(
         name=f"{folder.name}-yolo",
         exist_ok=False,
     )
-    assert mending.run is not None
+    if mending.run is None:
+        raise DataError(
+            f"{folder}: no update succeeded; the log of the training above says why. The weights "
+            f"are in {folder.name}-yolo"
+        )
     return mending.run
