@@ -162,7 +162,9 @@ def test_votes_for_the_same_place_are_averaged() -> None:
 
 def sighting(box: list[float], p: float, label: int = 0) -> Sightings:
     one = np.array([p])
-    return Sightings(np.zeros(1, np.int64), np.array([label]), np.array([box]), one, one, one > 0)
+    return Sightings(
+        np.zeros(1, np.int64), np.array([label]), np.array([box]), one, one, np.ones(1, np.int64)
+    )
 
 
 def test_a_sighting_gains_with_every_update_and_is_given_up_without() -> None:

@@ -22,7 +22,7 @@ def drawn() -> Scene:
 
 def changed(drawn: Scene, **columns: Any) -> Predictions:
     plain = predictions_of(drawn)
-    own = {
+    own: dict[str, Any] = {
         "image_ids": plain.image_ids,
         "boxes": plain.boxes,
         "labels": drawn.detected.labels,
@@ -73,9 +73,10 @@ def test_updates_come_after_annotations_and_in_rising_order(drawn: Scene, tmp_pa
     for epoch in (4, 3):
         with pytest.raises(UsageError, match=f"epoch {epoch} comes after epoch 4"):
             mender.update(epoch, predictions)
-    for epoch in (-1, 1.5, True, "6"):
+    wrong: list[Any] = [-1, 1.5, True, "6"]
+    for number in wrong:
         with pytest.raises(UsageError, match="expected a whole number from 0 on"):
-            mender.update(epoch, predictions)  # type: ignore[arg-type]
+            mender.update(number, predictions)
     with pytest.raises(UsageError, match=r"expected boxmend\.Predictions"):
         mender.update(5, [{"boxes": []}])  # type: ignore[arg-type]
     assert mender.update(5, predictions).epoch == 5

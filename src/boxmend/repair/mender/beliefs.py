@@ -68,7 +68,7 @@ def initial_beliefs(premises: Premises) -> Beliefs:
     beliefs = Beliefs(
         memory=empty_memory(objects),
         estimates=Estimates(
-            initial_noise(premises), initial_boxes(premises.settings), 0.0, 0.0, True, False
+            initial_noise(premises), initial_boxes(premises.settings), 0.0, 0.0, True, False, False
         ),
         labels=objects.labels,
         judgements=np.full(len(objects), Judgement.UNJUDGED),
@@ -100,7 +100,12 @@ def revise(premises: Premises, before: Beliefs, detected: Detected, number: int)
     is_warm_up = before.estimates.is_warm_up and is_early
     judges_labels = not is_warm_up and is_precise(premises, noise)
     hold_share = estimate_hold_share(scene, model)
-    estimates = Estimates(noise, model, hold_share, agreement, is_warm_up, judges_labels)
+    estimates = Estimates(
+        noise, model, hold_share, agreement, is_warm_up, judges_labels, mends_boxes=False
+    )
+    is_steady = before.estimates.has_box_noise or number == 0
+    mends_boxes = not is_warm_up and is_steady and estimates.has_box_noise
+    estimates = replace(estimates, mends_boxes=mends_boxes)
     if is_warm_up:
         return replace(before, memory=memory, estimates=estimates, lost=lost)
     p_right = take_columns(q, objects.labels)

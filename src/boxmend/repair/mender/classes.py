@@ -10,6 +10,7 @@ from boxmend.repair.mender.label_noise import (
     find_lost_classes,
     fit_label_noise,
     fit_temperature,
+    limit_rate,
     sample_rows,
     symmetric_transition,
 )
@@ -25,6 +26,7 @@ from boxmend.repair.mender.prescreen import ClassPrior
 from boxmend.repair.mender.scene import Scene
 from boxmend.repair.mender.settings import MenderSettings
 
+KEPT_BOUND = 0.9  # of the earlier lower bound of a rate, at every update
 MAX_SHARE_OF_RANDOM = 0.9  # of the rate of random labels, as a bound of the label noise
 
 
@@ -65,9 +67,9 @@ def estimate_noise(
 ) -> LabelNoise:
     """Return the label noise, given the memory.
 
-    Once it is firm, after warm-up, the rate does not fall below its earlier lower bound: the
-    detector memorises more and more errors, so later estimates can only be too low. If the rate is
-    known, or comes from a prescreen, only tau is fitted.
+    Once it is firm, after warm-up, the rate does not fall below its earlier lower bound, which
+    fades slowly: the detector memorises errors, so later estimates tend to be too low. If the rate
+    is known, or comes from a prescreen, only tau is fitted.
     """
     rows = sample_rows(np.flatnonzero(memory.visits > 0), premises.num_labels)
     settings, labels = premises.settings, premises.labels[rows]
@@ -76,10 +78,11 @@ def estimate_noise(
     p = _combine(premises, memory.evidence[rows], rows)
     if settings.label_noise == "auto" and premises.prior is None:
         new = fit_label_noise(p, labels, known.rate, full=settings.full_matrix)
-        if not is_firm:
-            return new
-        if new.rate >= known.low:
-            return replace(new, low=max(new.low, known.low))
+        new = limit_rate(new, p, labels)
+        least = KEPT_BOUND * known.low if is_firm else 0.0
+        if new.rate >= least:
+            return replace(new, low=max(new.low, least))
+        known = replace(known, low=least)
     return replace(known, tau=fit_temperature(p, labels, known.transition))
 
 

@@ -23,6 +23,7 @@ from boxmend.repair.mender.settings import MenderSettings
 
 SIDES_PER_SHIFT = 6  # edges are shifted by a sixth of their side to measure the pull
 MAX_SHIFTED = 20_000  # annotations whose boxes are shifted
+KEPT_BOUND = 0.9  # of the earlier lower bound of the noise, at every update
 MAX_RAW_SHARE = 0.8  # weight of the annotated box above which boxes are left alone, as in `mend`
 
 
@@ -36,11 +37,12 @@ class Estimates:
     agreement: float  # mean IoU of the annotations with their votes; 0 without a vote
     is_warm_up: bool
     judges_labels: bool  # after warm-up, if the label noise is precise enough
+    mends_boxes: bool  # after warm-up, if the last two updates found box noise
 
     @property
-    def mends_boxes(self) -> bool:
-        """Whether the box noise is large enough, against the error of the votes, to move boxes."""
-        return not self.is_warm_up and self.boxes.precision <= MAX_RAW_SHARE
+    def has_box_noise(self) -> bool:
+        """Whether the box noise is large, compared with the error of the votes."""
+        return self.boxes.precision <= MAX_RAW_SHARE
 
 
 def initial_boxes(settings: MenderSettings) -> BoxModel:
@@ -56,7 +58,7 @@ def estimate_boxes(
     """Return the box noise, and the remembered votes [k, 4] without systematic errors.
 
     `pull` is the share by which votes follow the annotated boxes. After warm-up the noise does not
-    fall below its earlier lower bound, like that of labels.
+    fall below its earlier lower bound, which fades slowly, like that of labels.
     """
     rows = np.flatnonzero(memory.vote_visits > 0)
     model, corrected = fit_box_model(
@@ -68,8 +70,8 @@ def estimate_boxes(
     )
     if settings.box_noise != "auto":
         model = _set_noise(model, settings.box_noise)
-    elif not before.is_warm_up and model.noise < before.boxes.low:
-        model = before.boxes
+    elif not before.is_warm_up and model.noise < KEPT_BOUND * before.boxes.low:
+        model = replace(before.boxes, low=KEPT_BOUND * before.boxes.low)
     unbiased = memory.votes.copy()
     unbiased[rows] = corrected
     return model, unbiased

@@ -31,6 +31,8 @@ class FitConstants:
     interval_drop: float = 1.92  # half of the 95 % quantile of chi squared
     max_entries: int = 1_000_000  # of p [n, C] in a fit
     num_tau_points: int = 17  # of the first search, on a logarithmic scale
+    confident_shares: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0)  # of the annotations of a class
+    bound_deviations: float = 2.0  # standard deviations above a share that bounds the rate
 
 
 FIT = FitConstants()
@@ -81,6 +83,40 @@ def fit_label_noise(p: Singles, labels: Rows, previous: float, *, full: bool) ->
     wrong = 1 - float((softmax(full_tau * logs).mean(axis=0) * matrix.diagonal()).sum())
     shift = wrong - rate
     return LabelNoise(wrong, max(low + shift, 0.0), min(high + shift, 1.0), full_tau, matrix)
+
+
+def bound_by_confident(p: Singles, labels: Rows) -> float:
+    """Return an upper bound of the rate: how often confident evidence contradicts the labels.
+
+    The fit takes a weak detector's errors for label noise if it makes them with confidence. But the
+    most confident opinions about each class are mostly right even then, and the label noise cannot
+    exceed the share of labels that they contradict.
+    """
+    best, confidence = p.argmax(axis=1), p.max(axis=1)
+    order = np.lexsort((-confidence, best))
+    counts = np.bincount(best, minlength=p.shape[1])
+    starts = np.cumsum(counts) - counts
+    rank = np.arange(len(p)) - np.repeat(starts, counts)
+    part = (rank + 0.5) / np.repeat(counts, counts)
+    is_wrong = (best != labels)[order]
+    bounds = []
+    for share in FIT.confident_shares:
+        chosen = is_wrong[part <= share]
+        number = max(len(chosen), 1)
+        wrong = (float(chosen.sum()) + 1) / (number + 1)  # never 0
+        spread = math.sqrt(wrong * (1 - wrong) / number)
+        bounds.append(wrong + FIT.bound_deviations * spread)
+    return min(min(bounds), 1.0)
+
+
+def limit_rate(noise: LabelNoise, p: Singles, labels: Rows) -> LabelNoise:
+    """Return the label noise, symmetric with a lower rate if confident evidence bounds it."""
+    bound = bound_by_confident(p, labels)
+    if noise.rate <= bound:
+        return noise
+    transition = symmetric_transition(bound, p.shape[1])
+    tau = fit_temperature(p, labels, transition)
+    return LabelNoise(bound, min(noise.low, bound), min(noise.high, bound), tau, transition)
 
 
 def fit_temperature(p: Singles, labels: Rows, transition: Floats) -> float:
