@@ -81,6 +81,7 @@ class Mending:
         self._dataset = dataset
         self.mender: Mender | None = None  # from the start of the training, in the first process
         self.run: TrainedRun | None = None  # from the end of the training
+        self._saved_epochs: dict[Path, int] = {}  # of the last update, by checkpoint
         self._labels: TrainingLabels | None = None
         self._predictor: Predictor | None = None
 
@@ -106,12 +107,12 @@ class Mending:
                 f"boxmend: the training leaves out {number:,} of {len(dataset.images):,} images; "
                 "their annotations stay as they are"
             )
+        self._predictor = Predictor(trainer, dataset)
         is_resumed = trainer.start_epoch > 0
         state = read_state(Path(trainer.args.model)) if is_resumed else None
         self.mender = Mender(dataset, self.settings, out=self.out, resume=is_resumed)
         if state is not None:
             self.mender.load_state_dict(state)
-        self._predictor = Predictor(trainer, dataset)
 
     def _read_dataset(self, trainer: Any) -> Dataset:
         """Return the dataset of the training; raise a DataError if it has other classes."""
@@ -177,16 +178,24 @@ class Mending:
         LOGGER.info(_describe_update(update, time.perf_counter() - start))
 
     def save(self, trainer: Any) -> None:
-        """Write the state of the Mender beside the checkpoints that the trainer has written."""
+        """Write the state of the Mender beside the checkpoints that the trainer has written.
+
+        Between two updates it does not change, so it is written once for each of them.
+        """
         if self.mender is None:
             return
-        state = self.mender.state_dict()
-        save_state(state, trainer.last)
+        checkpoints = [trainer.last]
         if trainer.best_fitness == trainer.fitness:
-            save_state(state, trainer.best)
+            checkpoints.append(trainer.best)
         periodic = trainer.wdir / f"epoch{trainer.epoch}.pt"
         if periodic.is_file():
-            save_state(state, periodic)
+            checkpoints.append(periodic)
+        epoch = self.mender.last_epoch
+        outdated = [path for path in checkpoints if self._saved_epochs.get(path) != epoch]
+        state = self.mender.state_dict() if outdated else {}
+        for path in outdated:
+            save_state(state, path)
+            self._saved_epochs[path] = epoch
 
     def finish(self, trainer: Any) -> None:
         """Update the annotations a last time, and finish the run."""
