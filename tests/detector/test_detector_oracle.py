@@ -367,6 +367,7 @@ def test_no_source_in_the_step_asks_for_a_value_or_a_shape_that_depends_on_data(
     assert calls.isdisjoint(waiting)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # which the test switches on
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_training_step_never_waits_for_the_device() -> None:
     made = detector("tiny")
