@@ -8,7 +8,9 @@ from boxmend import Mender, MenderSettings, Predictions
 from boxmend.data.dataset import Dataset
 from tests.auditing.audit_scenes import LABELS, Noise, Scene, scene
 
-__all__ = ["LABELS", "Noise", "Scene", "mend", "predictions_of", "scene"]
+ONLY_ANNOTATED = MenderSettings(missing="off", spurious=False)  # judges no objects: faster
+
+__all__ = ["LABELS", "ONLY_ANNOTATED", "Noise", "Scene", "mend", "predictions_of", "scene"]
 
 
 def predictions_of(drawn: Scene) -> Predictions:

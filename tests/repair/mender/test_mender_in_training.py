@@ -18,7 +18,7 @@ from boxmend.repair.mender import MendedAnnotations
 from tests.repair.mender.tiny_fcos import make_tiny_fcos
 
 SIZE = 96
-EPOCHS = 16
+EPOCHS = 12
 BATCH = 16
 
 
@@ -89,12 +89,13 @@ def test_a_training_mends_noisy_annotations_and_leaves_clean_ones(tmp_path: Path
         compute_iou(boxes, clean.boxes).mean() for boxes in (noisy.boxes, mended.boxes[:n])
     )
     assert before < 0.6
-    assert after > before + 0.12
+    assert after > before + 0.18
     wrong_before, wrong_after = (
         (labels != clean.labels).mean() for labels in (noisy.labels, mended.labels[:n])
     )
-    assert wrong_after < wrong_before - 0.01
+    assert wrong_after < wrong_before - 0.015
 
     kept = train(clean, tmp_path / "clean")
-    assert (kept.labels[: len(clean)] != clean.labels).mean() < 0.02
-    assert compute_iou(kept.boxes[: len(clean)], clean.boxes).mean() > 0.98
+    assert (kept.labels[: len(clean)] != clean.labels).mean() < 0.015
+    assert compute_iou(kept.boxes[: len(clean)], clean.boxes).mean() > 0.99
+    assert kept.weights.mean() > 0.99

@@ -12,7 +12,14 @@ from boxmend import BoxmendError, Mender, MenderSettings, Predictions
 from boxmend.data.types import Floats
 from boxmend.errors import DataError, OutputError, UsageError
 from tests.auditing.audit_scenes import SIZE
-from tests.repair.mender.mender_scenes import Noise, Scene, mend, predictions_of, scene
+from tests.repair.mender.mender_scenes import (
+    ONLY_ANNOTATED,
+    Noise,
+    Scene,
+    mend,
+    predictions_of,
+    scene,
+)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +110,8 @@ def test_detections_of_augmented_images_are_noticed(
     drawn: Scene, tmp_path: Path, reading: str
 ) -> None:
     change, words = READINGS[reading]
-    mender = mend(drawn.dataset, predictions_of(drawn), tmp_path / "run", updates=3)
+    fast = ONLY_ANNOTATED
+    mender = mend(drawn.dataset, predictions_of(drawn), tmp_path / "run", fast, updates=3)
     before = mender.annotations()
     with pytest.raises(DataError, match=rf"{words}.*predict on the training images as stored"):
         mender.update(3, changed(drawn, boxes=change(predictions_of(drawn).boxes)))

@@ -8,12 +8,19 @@ import pytest
 
 from boxmend import Dataset, Mender, MenderSettings, Predictions
 from boxmend.data.boxes import compute_iou
-from tests.repair.mender.mender_scenes import LABELS, Noise, mend, predictions_of, scene
+from tests.repair.mender.mender_scenes import (
+    LABELS,
+    ONLY_ANNOTATED,
+    Noise,
+    mend,
+    predictions_of,
+    scene,
+)
 
 
 def test_wrong_labels_and_loose_boxes_are_mended(tmp_path: Path) -> None:
     drawn = scene(Noise(labels=0.3, boxes=0.3), images=300)
-    mender = mend(drawn.dataset, predictions_of(drawn), tmp_path / "run")
+    mender = mend(drawn.dataset, predictions_of(drawn), tmp_path / "run", ONLY_ANNOTATED)
     mended = mender.annotations()
     before, after = drawn.dataset.labels, mended.labels
     assert (before != drawn.true_labels).mean() > 0.28
@@ -136,7 +143,7 @@ def shuffle(dataset: Dataset) -> tuple[Dataset, np.ndarray]:
 def test_ignored_annotations_stay_and_become_regions(tmp_path: Path) -> None:
     drawn = scene(Noise(labels=0.3), images=60)
     dataset = replace(drawn.dataset, is_difficult=np.arange(len(drawn.dataset)) % 7 == 0)
-    mended = mend(dataset, predictions_of(drawn), tmp_path / "run").annotations()
+    mended = mend(dataset, predictions_of(drawn), tmp_path / "run", ONLY_ANNOTATED).annotations()
     hard = dataset.is_difficult
     assert (mended.labels[hard] == dataset.labels[hard]).all()
     assert (mended.weights[hard] == 0).all()
@@ -150,7 +157,7 @@ def test_images_without_a_detection_keep_their_annotations(tmp_path: Path) -> No
     drawn = scene(Noise(labels=0.4), images=200)
     predictions = predictions_of(drawn)
     is_seen = drawn.detected.image_rows < 150
-    mender = mend(drawn.dataset, predictions.take(is_seen), tmp_path / "run")
+    mender = mend(drawn.dataset, predictions.take(is_seen), tmp_path / "run", ONLY_ANNOTATED)
     mended = mender.annotations()
     unseen = drawn.dataset.image_rows >= 150
     assert (mended.labels[unseen] == drawn.dataset.labels[unseen]).all()
@@ -195,13 +202,13 @@ def test_class_vectors_are_evidence(tmp_path: Path) -> None:
     given = Predictions(
         plain.image_ids, plain.boxes, drawn.detected.labels, plain.scores, class_scores=vectors
     )
-    mended = mend(drawn.dataset, given, tmp_path / "run").annotations()
+    mended = mend(drawn.dataset, given, tmp_path / "run", ONLY_ANNOTATED).annotations()
     assert (mended.labels != drawn.true_labels).mean() < 0.05
 
 
 def test_the_dataset_is_not_changed(tmp_path: Path) -> None:
     drawn = scene(Noise(labels=0.3, boxes=0.3), images=60)
     labels, boxes = drawn.dataset.labels.copy(), drawn.dataset.boxes.copy()
-    mend(drawn.dataset, predictions_of(drawn), tmp_path / "run").annotations()
+    mend(drawn.dataset, predictions_of(drawn), tmp_path / "run", ONLY_ANNOTATED).annotations()
     assert (drawn.dataset.labels == labels).all()
     assert (drawn.dataset.boxes == boxes).all()

@@ -1,59 +1,28 @@
-"""A detector that is small enough to train in a test: torchvision's FCOS on a few layers."""
+"""A detector that is small enough to train in a test: torchvision's FCOS on the tiny backbone."""
 
-from collections import OrderedDict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from safetensors.torch import load_file
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.fcos import FCOS
-from torchvision.ops import FeaturePyramidNetwork
+from torchvision.ops.misc import FrozenBatchNorm2d
 
-CHANNELS = (32, 64, 96, 128)
-STRIDES = (4, 8, 16)
-
-
-class _Backbone(nn.Module):
-    out_channels = 64
-
-    def __init__(self) -> None:
-        super().__init__()
-        pairs = zip((3, *CHANNELS), CHANNELS, strict=False)
-        self.stages = nn.ModuleList([_make_stage(*pair) for pair in pairs])
-        self.pyramid = FeaturePyramidNetwork(list(CHANNELS[1:]), self.out_channels)
-
-    def forward(self, images: Tensor) -> dict[str, Tensor]:
-        maps: dict[str, Tensor] = OrderedDict()
-        for number, stage in enumerate(self.stages):
-            images = stage(images)
-            maps[str(number)] = images
-        del maps["0"]
-        return dict(self.pyramid(maps))
-
-
-def _make_stage(channels: int, out: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(channels, out, 3, 2, 1),
-        nn.GroupNorm(8, out),
-        nn.ReLU(),
-        nn.Conv2d(out, out, 3, 1, 1),
-        nn.GroupNorm(8, out),
-        nn.ReLU(),
-    )
+from boxmend.detector.backbones import SHIPPED_TINY
+from boxmend.detector.tiny import TinyBackbone
 
 
 def make_tiny_fcos(num_classes: int, size: int, **settings: Any) -> FCOS:
-    """An FCOS with three levels, for square images of this size."""
+    """An FCOS with two levels and the shipped weights of the backbone, for square images."""
     torch.manual_seed(0)
-    anchors = AnchorGenerator(tuple((2 * stride,) for stride in STRIDES), ((1.0,),) * 3)
+    backbone = TinyBackbone(FrozenBatchNorm2d)
+    backbone.load_state_dict(load_file(SHIPPED_TINY))
     return FCOS(
-        _Backbone(),
+        backbone,
         num_classes,
         min_size=size,
         max_size=size,
-        image_mean=[0.5] * 3,
-        image_std=[0.25] * 3,
-        anchor_generator=anchors,
+        anchor_generator=AnchorGenerator(((8,), (16,)), ((1.0,),) * 2),
         detections_per_img=50,
         **settings,
     )

@@ -20,6 +20,7 @@ from boxmend.repair.mender.classes import (
     estimate_noise,
     initial_noise,
     is_precise,
+    is_steady,
     judge_classes,
     prior_posteriors,
 )
@@ -32,6 +33,7 @@ from boxmend.repair.mender.estimates import (
     measure_agreement,
     measure_pull,
 )
+from boxmend.repair.mender.label_noise import LabelNoise
 from boxmend.repair.mender.memory import (
     MenderMemory,
     Sightings,
@@ -98,14 +100,17 @@ def revise(premises: Premises, before: Beliefs, detected: Detected, number: int)
     agreement = measure_agreement(objects.boxes, memory.votes)
     is_early = number < settings.warm_up_updates or agreement < settings.min_agreement
     is_warm_up = before.estimates.is_warm_up and is_early
-    judges_labels = not is_warm_up and is_precise(premises, noise)
-    hold_share = estimate_hold_share(scene, model)
     estimates = Estimates(
-        noise, model, hold_share, agreement, is_warm_up, judges_labels, mends_boxes=False
+        labels=noise,
+        boxes=model,
+        hold_share=estimate_hold_share(scene, model),
+        agreement=agreement,
+        is_warm_up=is_warm_up,
+        judges_labels=not is_warm_up and _can_judge(premises, before, noise, number),
+        mends_boxes=False,
     )
-    is_steady = before.estimates.has_box_noise or number == 0
-    mends_boxes = not is_warm_up and is_steady and estimates.has_box_noise
-    estimates = replace(estimates, mends_boxes=mends_boxes)
+    is_noisy = estimates.has_box_noise and (number == 0 or before.estimates.has_box_noise)
+    estimates = replace(estimates, mends_boxes=is_noisy and not is_warm_up)
     if is_warm_up:
         return replace(before, memory=memory, estimates=estimates, lost=lost)
     p_right = take_columns(q, objects.labels)
@@ -120,7 +125,7 @@ def revise(premises: Premises, before: Beliefs, detected: Detected, number: int)
         is_spurious=is_doubted & (memory.spurious_visits >= settings.min_sightings),
         lost=lost,
     )
-    if judges_labels:
+    if estimates.judges_labels:
         return _judge(premises, after, q)
     certain = np.ones(len(objects))
     unjudged = np.full(len(objects), Judgement.UNJUDGED)
@@ -131,6 +136,15 @@ def revise(premises: Premises, before: Beliefs, detected: Detected, number: int)
         confidences=certain,
         p_right=certain,
     )
+
+
+def _can_judge(premises: Premises, before: Beliefs, noise: LabelNoise, number: int) -> bool:
+    """Return whether labels can be judged: by a precise rate, which is steady at first."""
+    if not is_precise(premises, noise):
+        return False
+    is_first = number == 0  # there is nothing to compare with
+    known = before.estimates
+    return is_first or known.judges_labels or is_steady(premises, known.labels, noise)
 
 
 def _judge(premises: Premises, beliefs: Beliefs, q: Singles) -> Beliefs:

@@ -27,7 +27,8 @@ from boxmend.repair.mender.scene import Scene
 from boxmend.repair.mender.settings import MenderSettings
 
 KEPT_BOUND = 0.9  # of the earlier lower bound of a rate, at every update
-MAX_SHARE_OF_RANDOM = 0.9  # of the rate of random labels, as a bound of the label noise
+MAX_RATE_CHANGE = 0.1  # from one update to the next, before labels are first judged
+MAX_SHARE_OF_RANDOM = 0.8  # of the rate of random labels, as a bound of the label noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +101,15 @@ def is_precise(premises: Premises, noise: LabelNoise) -> bool:
     random_rate = 1 - 1 / premises.num_labels
     is_narrow = noise.high - noise.low <= settings.max_rate_interval
     return is_narrow and noise.high <= MAX_SHARE_OF_RANDOM * random_rate
+
+
+def is_steady(premises: Premises, before: LabelNoise, noise: LabelNoise) -> bool:
+    """Return whether the label noise has nearly the rate of the update before.
+
+    The estimate falls fast while a detector begins to tell the classes apart.
+    """
+    is_estimated = premises.settings.label_noise == "auto" and premises.prior is None
+    return not is_estimated or abs(noise.rate - before.rate) <= MAX_RATE_CHANGE
 
 
 def judge_classes(

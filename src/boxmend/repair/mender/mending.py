@@ -161,6 +161,10 @@ class Mender:
         self._is_finished = True
         return TrainedRun(self._writer.run.path, self.dataset)
 
+    def close(self) -> None:
+        """Release the folder without completing the run, which can be resumed; else `finish`."""
+        self._writer.close()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint: arrays, numbers and texts by name."""
         self._ensure_unfinished()

@@ -88,6 +88,10 @@ class RunWriter:
         """Write the rest of the ledger and mark the run as finished."""
         self.ledger.flush()
         self.run.finish({**summary, "ledger_rows": self.ledger.num_rows})
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock of the folder."""
         self._finalizer()
 
 
