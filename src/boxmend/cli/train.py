@@ -21,7 +21,9 @@ PANELS = {
         *("out", "resume", "settings", "keep-best", "log-to", "log-every", "checkpoint-every"),
         *("trainer", "device", "json"),
     ),
-    "Method": ("method", "preset", "label-noise", "box-noise", "warm-up", "judging-weights"),
+    "Method": (
+        *("method", "preset", "label-noise", "box-noise", "warm-up", "judging-weights", "probe"),
+    ),
     "Detector": (
         *("detector", "weights", "proposals", "pre-nms", "rois", "box-loss", "rpn-low-quality"),
     ),

@@ -74,7 +74,7 @@ def disturb(
             "look-alikes without pairs and spurious annotations on clutter come from the "
             "detections of a detector; give them by --predictions"
         )
-    eligible = _eligible_rows(dataset) if eligible is None else eligible
+    eligible = find_eligible_rows(dataset) if eligible is None else eligible
     seed = settings.seed
     keys = uniforms(seed, Stream.SUBSET, len(eligible))
     inside = choose_smallest(keys, count_of_rate(settings.subset, len(eligible)))  # in `eligible`
@@ -113,7 +113,7 @@ def _digest_columns(detections: Detections | None) -> str | None:
     return digest.hexdigest()
 
 
-def _eligible_rows(dataset: Dataset) -> Rows:
+def find_eligible_rows(dataset: Dataset) -> Rows:
     """Return the rows of the annotations that may be disturbed."""
     is_known = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
     is_finite = np.isfinite(dataset.boxes).all(axis=1)
