@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from boxmend import MenderSettings
-from boxmend.data.types import Floats
 from boxmend.repair.mender.beliefs import Beliefs, initial_beliefs, revise
 from boxmend.repair.mender.classes import Premises, is_precise, is_steady
 from boxmend.repair.mender.label_noise import (
@@ -29,13 +28,9 @@ def noise_of(rate: float, low: float, high: float) -> LabelNoise:
     return LabelNoise(rate, low, high, 1.0, symmetric_transition(rate, NUM_LABELS))
 
 
-def sorted_by_confidence(drawn: Scene) -> Floats:
-    order: Floats = np.lexsort((-drawn.detected.scores, drawn.detected.image_rows))
-    return order
-
-
 def update(premises: Premises, drawn: Scene, before: Beliefs, number: int) -> Beliefs:
-    found, order = drawn.detected, sorted_by_confidence(drawn)
+    found = drawn.detected
+    order = np.lexsort((-found.scores, found.image_rows))
     sorted_found = replace(
         found,
         image_rows=found.image_rows[order],

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from torchvision.models.detection.fcos import FCOS
 
 import boxmend
@@ -20,31 +21,37 @@ from tests.repair.mender.tiny_fcos import make_tiny_fcos
 SIZE = 96
 EPOCHS = 12
 BATCH = 16
+RATE = 2e-3  # of learning, at its highest
 
 
 def train_one_epoch(
-    model: FCOS, optimizer: torch.optim.Optimizer, images: Tensor, mended: MendedAnnotations
+    model: FCOS, schedule: LRScheduler, images: Tensor, mended: MendedAnnotations
 ) -> None:
+    """Train on mended annotations, with images mirrored at random."""
     model.train()
-    for batch in torch.randperm(len(images)).split(BATCH):
-        targets = []
+    for batch in torch.split(torch.randperm(len(images)), BATCH):
+        inputs, targets = [], []
         for row in batch.tolist():
             rows = mended.rows_of_image(row)
             rows = rows[mended.weights[rows] > 0]
-            boxes = torch.tensor(mended.boxes[rows], dtype=torch.float32)
+            image, boxes = images[row], torch.tensor(mended.boxes[rows], dtype=torch.float32)
+            if torch.rand(()) < 0.5:
+                image, boxes = image.flip(-1), boxes[:, [2, 1, 0, 3]]
+                boxes[:, [0, 2]] = SIZE - boxes[:, [0, 2]]
+            inputs.append(image)
             targets.append({"boxes": boxes, "labels": torch.tensor(mended.labels[rows])})
-        losses = model(list(images[batch]), targets)
-        loss = torch.stack(list(losses.values())).sum()
-        optimizer.zero_grad()
-        loss.backward()
+        loss = torch.stack(list(model(inputs, targets).values())).sum()
+        schedule.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-        optimizer.step()
+        schedule.optimizer.step()
+        schedule.step()
 
 
 @torch.no_grad()
 def detect(model: FCOS, images: Tensor, names: list[str]) -> Predictions:
     model.eval()
-    outputs = [output for part in images.split(32) for output in model(list(part))]
+    outputs = [output for part in torch.split(images, 32) for output in model(list(part))]
     return Predictions(
         [name for name, out in zip(names, outputs, strict=True) for _ in out["scores"]],
         torch.cat([out["boxes"] for out in outputs]),
@@ -62,10 +69,12 @@ def train(dataset: Dataset, out: Path) -> MendedAnnotations:
         ]
     )
     model = make_tiny_fcos(len(dataset.label_names), SIZE, score_thresh=0.01)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    steps = EPOCHS * -(-len(images) // BATCH)
+    schedule = OneCycleLR(optimizer, RATE, total_steps=steps, pct_start=0.1)
     mender = Mender(dataset, out=out)
     for epoch in range(EPOCHS):
-        train_one_epoch(model, optimizer, images, mender.annotations())
+        train_one_epoch(model, schedule, images, mender.annotations())
         mender.update(epoch, detect(model, images, dataset.images.file_names))
     mended = mender.annotations()
     mender.finish()

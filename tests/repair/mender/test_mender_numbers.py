@@ -12,6 +12,8 @@ from boxmend.repair.mender.memory import Sightings
 from boxmend.runs.judgement import Judgement
 
 NAN = math.nan
+LOW = 0.01 / 1.03  # of a class without a detection, beside one with all of the usual evidence
+HIGH = 1.01 / 1.03
 
 
 def evidence_of(keys: list[int], values: list[float], rows: int) -> Evidence:
@@ -35,10 +37,18 @@ def objects_of(boxes: list[list[float]], labels: list[int]) -> Objects:
 def test_evidence_becomes_probabilities_and_a_row_without_any_is_uniform() -> None:
     evidence = evidence_of([3 + 1], [0.47], 2)  # row 1, class 1
     assert posteriors.mark_evident(evidence).tolist() == [False, True]
-    p = posteriors.class_probabilities(evidence, slice(0, 2))
+    p = posteriors.class_probabilities(evidence, slice(0, 2), 0.01)
     assert p[0] == pytest.approx([1 / 3] * 3)
     assert p[1] == pytest.approx([0.02, 0.96, 0.02])  # 0.01, 0.48 and 0.01 of 0.5
-    assert posteriors.class_probabilities(evidence, slice(1, 2)) == pytest.approx(p[1:])
+    alone = posteriors.class_probabilities(evidence, slice(1, 2), 0.01)
+    assert alone == pytest.approx(p[1:])
+
+
+def test_the_least_evidence_is_a_hundredth_of_the_usual_one() -> None:
+    evidence = evidence_of([0, 1, 3 + 2, 6], [0.1, 0.4, 0.2, 0.05], 4)  # strongest: .4, .2, .05
+    assert posteriors.least_evidence(evidence) == pytest.approx(0.002)
+    assert posteriors.least_evidence(evidence_of([0], [0.001], 1)) == pytest.approx(0.0001)
+    assert posteriors.least_evidence(evidence_of([], [], 1)) == pytest.approx(0.01)
 
 
 def test_the_posterior_weighs_evidence_by_the_noise() -> None:
@@ -74,14 +84,16 @@ def test_the_memory_is_a_mean_in_which_old_opinions_fade() -> None:
     objects = objects_of([[0, 0, 9, 9], [0, 0, 9, 9]], [0, 0])
     known = memory.empty_memory(objects)
     known = memory.remember_classes(known, evidence_of([0], [0.97], 2), 0.5)
-    assert known.evidence == pytest.approx(np.array([[0.98, 0.01, 0.01], [1 / 3] * 3]))
+    assert known.evidence == pytest.approx(np.array([[HIGH, LOW, LOW], [1 / 3] * 3]))
     assert known.visits.tolist() == [1, 0]
     for _ in range(2):
         known = memory.remember_classes(known, evidence_of([0, 3 + 1], [0.97, 0.97], 2), 0.5)
     known = memory.remember_classes(known, evidence_of([1], [0.97], 2), 0.5)
     assert known.visits.tolist() == [4, 2]
-    assert known.evidence[0] == pytest.approx([0.495, 0.495, 0.01])  # half, not a quarter
-    assert known.evidence[1] == pytest.approx([0.01, 0.98, 0.01])
+    assert known.evidence[0] == pytest.approx(
+        [(HIGH + LOW) / 2, (HIGH + LOW) / 2, LOW]
+    )  # half, not a quarter
+    assert known.evidence[1] == pytest.approx([LOW, HIGH, LOW])
 
 
 def test_a_vote_is_the_mean_of_the_strongest_cluster() -> None:

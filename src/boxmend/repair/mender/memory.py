@@ -9,7 +9,12 @@ from boxmend.auditing.pairs import find_largest, find_overlaps
 from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Mask, Rows, Singles
 from boxmend.repair.mender.box_votes import BoxVotes
-from boxmend.repair.mender.posteriors import class_probabilities, mark_evident, split_rows
+from boxmend.repair.mender.posteriors import (
+    class_probabilities,
+    least_evidence,
+    mark_evident,
+    split_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -89,10 +94,10 @@ def visit_weights(visits: Rows, min_weight: float) -> Floats:
 def remember_classes(memory: MenderMemory, evidence: Evidence, min_weight: float) -> MenderMemory:
     """Average the evidence of annotations: p += w (p_new - p), with w of `visit_weights`."""
     mean = memory.evidence.copy()
-    is_new = mark_evident(evidence)
+    is_new, least = mark_evident(evidence), least_evidence(evidence)
     weights = np.where(is_new, visit_weights(memory.visits, min_weight), 0).astype(np.float32)
     for rows in split_rows(len(mean), mean.shape[1]):
-        p = class_probabilities(evidence, rows)
+        p = class_probabilities(evidence, rows, least)
         mean[rows] += weights[rows, None] * (p - mean[rows])
     return replace(memory, evidence=mean, visits=memory.visits + is_new)
 

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from boxmend.auditing.evidence import EVIDENCE, Evidence
+from boxmend.auditing.pairs import find_largest
 from boxmend.data.types import AnyFloats, Floats, Mask, Rows, Singles
 from boxmend.runs.judgement import Judgement
 
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal number stands in for zero
+MIN_USUAL_EVIDENCE = 0.01  # of the strongest class; detectors have hardly lower scores
 MAX_ENTRIES_PER_CHUNK = 2_000_000  # of [n, C] in double precision: 16 MB
 
 
@@ -23,20 +25,31 @@ def split_rows(number: int, num_labels: int) -> Iterator[slice]:
         yield slice(start, min(start + step, number))
 
 
-def class_probabilities(evidence: Evidence, rows: slice) -> Singles:
+def class_probabilities(evidence: Evidence, rows: slice, least: float) -> Singles:
     """Return p [n, C] of the evidence of one update, for some rows.
 
-    Every class has the same small evidence in addition, so a row without a detection is uniform.
+    Every class has the evidence `least` in addition, so a row without a detection is uniform.
     """
     num_labels = evidence.num_labels
     first, last = np.searchsorted(evidence.keys, [rows.start * num_labels, rows.stop * num_labels])
-    p = np.full((rows.stop - rows.start) * num_labels, EVIDENCE.min_class_evidence, np.float32)
-    p[evidence.keys[first:last] - rows.start * num_labels] += evidence.values[first:last].astype(
-        np.float32
-    )
+    p = np.full((rows.stop - rows.start) * num_labels, least, np.float32)
+    places = evidence.keys[first:last] - rows.start * num_labels
+    p[places] += evidence.values[first:last].astype(np.float32)
     p = p.reshape(-1, num_labels)
     p /= p.sum(axis=1, keepdims=True)
     return p
+
+
+def least_evidence(evidence: Evidence) -> float:
+    """Return the evidence for a class without a detection, in proportion to the usual evidence.
+
+    Weak detectors give low scores to right classes, too.
+    """
+    strongest, places = find_largest(
+        evidence.keys // max(evidence.num_labels, 1), evidence.values, len(evidence)
+    )
+    usual = float(np.median(strongest[places >= 0])) if (places >= 0).any() else 1.0
+    return EVIDENCE.min_class_evidence * max(usual, MIN_USUAL_EVIDENCE)
 
 
 def mark_evident(evidence: Evidence) -> Mask:
