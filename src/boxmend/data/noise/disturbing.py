@@ -15,6 +15,7 @@ from boxmend.data.noise.boxes import BOX_NOISES, disturb_boxes, image_sizes
 from boxmend.data.noise.counts import choose_missing, duplicate_annotations, join_added
 from boxmend.data.noise.labels import (
     read_confusion,
+    relabel_any,
     relabel_by_matrix,
     relabel_pairs,
     relabel_symmetric,
@@ -155,9 +156,10 @@ def _apply_label_setting(
         return labels
     kind, _, amount = settings.labels.partition(":")
     keys = uniforms(settings.seed, Stream.LABEL_CHOICE, len(eligible))[inside]
-    if kind == "symmetric":
+    if kind in ("symmetric", "any"):
         draws = uniforms(settings.seed, Stream.LABEL_TARGET, len(eligible))[inside]
-        return relabel_symmetric(labels, keys, draws, float(amount), num_labels)
+        relabel = relabel_symmetric if kind == "symmetric" else relabel_any
+        return relabel(labels, keys, draws, float(amount), num_labels)
     if kind == "pair":
         return relabel_pairs(labels, keys, float(amount), num_labels)
     confusion = read_confusion(Path(amount), dataset.label_names)
