@@ -40,6 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {
         *("errors", "data", "runs", "auditing", "repair", "scoring", "detector", "methods"),
     },
+    # mending inside the trainers of other packages, which only it imports
+    "integrations": {"errors", "data", "auditing", "repair", "detector"},
 }
 WIRING = {"bench", "cli", "__main__", "__init__"}  # may import everything
 HEAVY = ("torch", "scipy", "pyarrow", "numpy", "PIL", "msgspec", "yaml")
