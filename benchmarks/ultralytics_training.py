@@ -2,7 +2,7 @@
 
     python benchmarks/ultralytics_training.py VOC --work FOLDER [--mended] [--labels symmetric:0.4]
         [--boxes uniform:0.4] [--noise-seed 0] [--model yolo11n.yaml] [--epochs 100] [--seed 0]
-        [--imgsz 320] [--batch 64] [--workers 16] [--cache ram] [--device 0] [--out lines.jsonl]
+        [--imgsz 320] [--batch 64] [--workers 16] [--cache ram] [--device 0] [--prescreen WEIGHTS] [--out lines.jsonl]
 
 VOC is a folder in VOC's layout. Noise is added to its training split, difficult objects are left
 out, and the rest is written as YOLO into FOLDER, where equal noise is made once. The training
@@ -62,8 +62,16 @@ def main() -> None:
     attached = None
     if options.mended:
         settings = boxmend.MenderSettings(**json.loads(options.settings))
+        dataset = boxmend.load(f"{train / 'data.yaml'}:train")
+        weights = options.prescreen
         attached = mending.attach(
-            model, work / "runs" / name, settings, warm_up=options.warm_up, every=options.every
+            model,
+            work / "runs" / name,
+            settings,
+            dataset=dataset,
+            prescreen=boxmend.prescreen(dataset, weights=weights) if weights else None,
+            warm_up=options.warm_up,
+            every=options.every,
         )
     durations: dict[str, float] = {}
     with _measure_seconds(durations, "train"), contextlib.redirect_stdout(sys.stderr):
@@ -214,6 +222,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--device", default="")
     parser.add_argument("--warm-up", type=float, default=UpdateSchedule.warm_up)
     parser.add_argument("--every", type=int, default=UpdateSchedule.every)
+    parser.add_argument("--prescreen", default="", help="weights of a ResNet-50, or default")
     parser.add_argument("--settings", default="{}", help="JSON for MenderSettings")
     parser.add_argument("--train", default="{}", help="JSON of other arguments of YOLO.train")
     parser.add_argument("--tag", default="", help="name of these settings")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from boxmend.repair.trained_runs import TrainedRun, open_run
     from boxmend.runs.settings import TrainSettings
     from boxmend.training.evaluation import evaluate
+    from boxmend.training.label_probabilities import prescreen
     from boxmend.training.prediction import predict
     from boxmend.training.train import train
     from boxmend.web.report.writing import ReportSettings, write_report
@@ -64,6 +65,7 @@ __all__ = [
     "load",
     "open_run",
     "predict",
+    "prescreen",
     "read_predictions",
     "revert",
     "synthesize",
@@ -101,6 +103,7 @@ _MODULES = {
     "load": "boxmend.data.formats",
     "open_run": "boxmend.repair.trained_runs",
     "predict": "boxmend.training.prediction",
+    "prescreen": "boxmend.training.label_probabilities",
     "read_predictions": "boxmend.auditing.predictions",
     "revert": "boxmend.repair.apply",
     "synthesize": "boxmend.data.synth",

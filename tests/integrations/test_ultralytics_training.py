@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from boxmend.cli import run
 from boxmend.data.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.integrations import ultralytics as mending
+from boxmend.repair.mender import prescreen as mender_prescreen
 
 pytest.importorskip("ultralytics", reason="needs boxmend[ultralytics]")
 
@@ -188,6 +189,31 @@ def test_the_loader_gets_the_mended_annotations_and_its_cache_keeps_the_noisy_on
         noisy.dataset, boxmend.Mender(noisy.dataset, out=tmp_path / "x").annotations()
     )
     assert count_differences(read_labels(other, noisy.dataset), plain) == 0
+
+
+def test_a_prescreen_changes_the_labels_from_the_first_epoch_on(
+    noisy: Noisy, oracle: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lenient = replace(mender_prescreen.LIMITS, max_interval=0.5)  # for few annotations
+    monkeypatch.setattr(mender_prescreen, "LIMITS", lenient)
+    annotated, true = noisy.dataset.labels, oracle.clean.labels
+    num_labels = len(noisy.dataset.label_names)
+    prescreen = np.full((len(true), num_labels), 0.01 / (num_labels - 1))
+    prescreen[np.arange(len(true)), true] = 0.99
+    model = YOLO("yolo11n.yaml")
+    mending.attach(model, tmp_path / "run", prescreen=prescreen, warm_up=0.5)
+    counts: list[Any] = []
+
+    def count(trainer: Any) -> None:
+        classes = [label["cls"] for label in trainer.train_loader.dataset.labels]
+        rounded = np.concatenate(classes).astype(int).ravel()
+        counts.append(np.bincount(rounded, minlength=num_labels))
+
+    model.add_callback("on_train_epoch_end", count)
+    train(model, noisy, epochs=2)
+    before, after = (np.bincount(labels, minlength=num_labels) for labels in (annotated, true))
+    assert np.abs(before - after).sum() > 10
+    assert np.abs(counts[0] - after).sum() < np.abs(before - after).sum() / 2
 
 
 def test_the_processes_of_a_loader_see_the_mended_annotations(

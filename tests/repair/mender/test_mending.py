@@ -189,7 +189,7 @@ def test_a_prescreen_mends_labels_from_the_start(tmp_path: Path) -> None:
 def test_a_useless_prescreen_is_ignored_with_a_warning(tmp_path: Path) -> None:
     drawn = scene(Noise(labels=0.4), images=60)
     p = np.random.default_rng(0).dirichlet(np.ones(5), len(drawn.dataset))
-    with pytest.warns(UserWarning, match="does not tell the classes apart"):
+    with pytest.warns(UserWarning, match="says too little about the label noise"):
         mender = Mender(drawn.dataset, out=tmp_path / "run", prescreen=p)
     assert (mender.annotations().labels == drawn.dataset.labels).all()
 

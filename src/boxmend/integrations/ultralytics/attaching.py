@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch.distributed
+from numpy.typing import ArrayLike
 from ultralytics.utils import LOGGER, RANK
 from ultralytics.utils.torch_utils import unwrap_model
 
@@ -43,22 +44,26 @@ class UpdateSchedule:
         return epoch >= first and (epoch - first) % self.every == 0
 
 
-def attach(
+def attach(  # noqa: PLR0913  # the options of a training
     model: Any,
     out: str | Path = "run",
     settings: MenderSettings | None = None,
     *,
     dataset: Dataset | str | Path | None = None,
+    prescreen: ArrayLike | None = None,
     warm_up: float = UpdateSchedule.warm_up,
     every: int = UpdateSchedule.every,
 ) -> "Mending":
     """Mend the annotations of the next training of an Ultralytics `YOLO` model.
 
     `out` becomes a run, like those of `boxmend train`. `dataset`, or its address, is by default the
-    train split of the training's data.yaml. The first update follows after the share `warm_up` of
-    the epochs, the others every `every` epochs.
+    train split of the training's data.yaml. `prescreen` has a probability of every label for every
+    annotation of the dataset, for example from `boxmend.prescreen`. The first update follows after
+    the share `warm_up` of the epochs, the others every `every` epochs.
     """
-    mending = Mending(out, settings, UpdateSchedule(warm_up, every), dataset=dataset)
+    mending = Mending(
+        out, settings, UpdateSchedule(warm_up, every), dataset=dataset, prescreen=prescreen
+    )
     for event, callback in mending.callbacks().items():
         model.add_callback(event, callback)
     return mending
@@ -74,11 +79,13 @@ class Mending:
         schedule: UpdateSchedule | None = None,
         *,
         dataset: Dataset | str | Path | None = None,
+        prescreen: ArrayLike | None = None,
     ):
         """Prepare to mend a training; see `attach`."""
         self.out = Path(out)
         self.settings, self.schedule = settings, schedule or UpdateSchedule()
         self._dataset = dataset
+        self._prescreen = prescreen
         self.mender: Mender | None = None  # from the start of the training, in the first process
         self.run: TrainedRun | None = None  # from the end of the training
         self._saved_epochs: dict[Path, int] = {}  # of the last update, by checkpoint
@@ -110,7 +117,9 @@ class Mending:
         self._predictor = Predictor(trainer, dataset)
         is_resumed = trainer.start_epoch > 0
         state = read_state(Path(trainer.args.model)) if is_resumed else None
-        self.mender = Mender(dataset, self.settings, out=self.out, resume=is_resumed)
+        self.mender = Mender(
+            dataset, self.settings, out=self.out, prescreen=self._prescreen, resume=is_resumed
+        )
         if state is not None:
             self.mender.load_state_dict(state)
 
@@ -140,8 +149,9 @@ class Mending:
         is_due = self.schedule.is_due(trainer.epoch, trainer.epochs)
         if mender is not None and is_due and trainer.epoch > mender.last_epoch:
             self._update(trainer, trainer.epoch)
-        is_resumed = trainer.epoch == trainer.start_epoch > 0
-        if is_due or is_rebuilt or is_resumed:
+        is_first = trainer.epoch == trainer.start_epoch
+        is_resumed = is_first and trainer.epoch > 0
+        if is_due or is_rebuilt or is_resumed or (is_first and self._prescreen is not None):
             annotations = _share(trainer, None if mender is None else mender.annotations())
             labels.exchange(annotations, soft=self._use_soft_labels(trainer))
             trainer.train_loader.reset()  # its processes have copies of the old annotations

@@ -141,8 +141,8 @@ class TrainingLabels:
     def exchange(self, mended: MendedAnnotations, *, soft: bool = False) -> None:
         """Replace the annotations of the loader by mended ones; leave out those of weight zero.
 
-        With `soft`, classes carry soft labels; see `soft_labels`. Outlines are removed, since
-        Ultralytics computes boxes from them.
+        With `soft`, classes are the most probable ones and carry soft labels; see `soft_labels`.
+        Outlines are removed, since Ultralytics computes boxes from them.
         """
         number_of = np.full(len(self.dataset.images) + 1, UNKNOWN)  # the last is for image row -1
         number_of[self._rows] = np.arange(len(self._rows))
@@ -156,7 +156,8 @@ class TrainingLabels:
         boxes = np.split(shares[order].astype(np.float32), starts)
         encoded = mended.labels[used].astype(np.float32)
         if soft:
-            encoded = encode(mended.labels[used], mended.soft_labels[used])
+            soft_labels = mended.soft_labels[used]
+            encoded = encode(soft_labels.argmax(axis=1), soft_labels)
         classes = np.split(encoded[order][:, None], starts)
         for label, box, cls in zip(self.loader_dataset.labels, boxes, classes, strict=True):
             label["bboxes"], label["cls"], label["segments"] = box, cls, []

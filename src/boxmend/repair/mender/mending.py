@@ -206,7 +206,7 @@ class Mender:
             prior = fit_prior(p, scene.objects.labels, self.settings)
             if prior is None:
                 self._warn(
-                    (warning("the prescreen does not tell the classes apart and is ignored"),)
+                    (warning("the prescreen says too little about the label noise and is ignored"),)
                 )
         return Premises(scene, self.settings, prior)
 
