@@ -2,7 +2,8 @@
 
     python benchmarks/ultralytics_training.py VOC --work FOLDER [--mended] [--labels symmetric:0.4]
         [--boxes uniform:0.4] [--noise-seed 0] [--model yolo11n.yaml] [--epochs 100] [--seed 0]
-        [--imgsz 320] [--batch 64] [--workers 16] [--cache ram] [--device 0] [--prescreen WEIGHTS] [--out lines.jsonl]
+        [--imgsz 320] [--batch 64] [--workers 16] [--cache ram] [--device 0] [--prescreen WEIGHTS]
+        [--out lines.jsonl]
 
 VOC is a folder in VOC's layout. Noise is added to its training split, difficult objects are left
 out, and the rest is written as YOLO into FOLDER, where equal noise is made once. The training
