@@ -7,8 +7,17 @@ HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 
 TWO_WORKERS = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # more threads would wait for each other
 
+RESOLVE = uv pip compile --universal --generate-hashes --no-annotate --no-header --python-version 3.11
+# What the main lock has, and what no test uses: an uploader, counters of operations and of GPUs.
+LEFT_OUT = $(shell sed -nE 's/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.txt) \
+	$(addprefix --no-emit-package ,opencv-python ultralytics-platform httpcore \
+		httpx ultralytics-thop nvidia-ml-py)
+YOLO := build/ultralytics
+YOLO_STAMP := $(YOLO)/.installed
+WITH_YOLO = PYTHONPATH=$(CURDIR)/$(YOLO) YOLO_OFFLINE=true YOLO_CONFIG_DIR=$(CURDIR)/$(YOLO)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock clean
+.PHONY: help setup demo test test-slow test-ultralytics fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-mender bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock lock-ultralytics clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -30,6 +39,16 @@ test: $(STAMP)  ## run the tests
 
 test-slow: $(STAMP)  ## run the tests that take longer
 	$(TWO_WORKERS) -m slow
+
+$(YOLO_STAMP): requirements-ultralytics.txt $(STAMP)
+	rm -rf $(YOLO)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--target $(YOLO) -r requirements-ultralytics.txt
+	@touch $@
+
+test-ultralytics: $(YOLO_STAMP)  ## run the tests with Ultralytics, installed into build/ultralytics
+	$(WITH_YOLO) $(TWO_WORKERS) tests/integrations
+	$(WITH_YOLO) $(TWO_WORKERS) tests/tools/test_notebooks.py -k mend-yolo
 
 fuzz: $(STAMP)  ## mutate inputs of all commands, then kill commands (MINUTES=10 in all)
 	$(BIN)/python fuzz/mutate_inputs.py --minutes $(HALF) --seed $(SEED)
@@ -55,8 +74,8 @@ docs: $(STAMP)  ## build the pages into site/; a dead link stops it
 	$(BIN)/python tools/site_pages.py build/docs
 	$(BIN)/zensical build --strict
 
-tutorials: $(STAMP)  ## execute the notebooks of the tutorials and store their outputs
-	$(BIN)/python tools/run_notebooks.py docs/tutorials/*.ipynb
+tutorials: $(YOLO_STAMP)  ## execute the notebooks of the tutorials and store their outputs
+	$(WITH_YOLO) $(BIN)/python tools/run_notebooks.py docs/tutorials/*.ipynb
 
 bench-data: $(STAMP)  ## reading, writing, noise and check against pycocotools and json
 	$(BIN)/python benchmarks/bench_data.py
@@ -69,6 +88,9 @@ bench-report: $(STAMP)  ## the report of 20,000 annotations: how long it takes t
 
 bench-audit: $(STAMP)  ## an audit of 118,000 images with 4 million detections: time and memory
 	$(BIN)/python benchmarks/bench_audit.py
+
+bench-mender: $(STAMP)  ## an update of a Mender with 2 million detections: time and memory
+	$(BIN)/python benchmarks/bench_mender.py
 
 bench-evaluation: $(STAMP)  ## scoring of 5,000 images with 100 detections each against pycocotools
 	$(BIN)/python benchmarks/bench_evaluation.py
@@ -89,8 +111,11 @@ tiny-weights: $(STAMP)  ## pre-train the weights of `tiny` that the package ship
 	$(BIN)/python tools/pretrain_tiny.py
 
 lock:  ## resolve the dependencies again (needs uv)
-	uv pip compile --universal --generate-hashes --no-annotate --no-header --python-version 3.11 \
-		--extra train --group dev pyproject.toml -o requirements.txt
+	$(RESOLVE) --extra train --group dev pyproject.toml -o requirements.txt
+
+lock-ultralytics:  ## resolve the dependencies of the tests with Ultralytics again (needs uv)
+	$(RESOLVE) --extra ultralytics --group headless -c requirements.txt $(LEFT_OUT) \
+		pyproject.toml -o requirements-ultralytics.txt
 
 clean:  ## remove what was made here
 	rm -rf .venv site dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

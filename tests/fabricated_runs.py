@@ -1,6 +1,6 @@
 """Datasets, finished runs and audits made by hand: what commands get, without a training."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
@@ -19,6 +19,7 @@ from boxmend.runs import folder as runs
 from boxmend.runs.history import History
 from boxmend.runs.ledger import Entries, Judgement, Ledger
 from boxmend.runs.ledger.entries import entries_to_columns
+from boxmend.runs.planting import PLANTED_KEY
 
 KEPT, RELABELLED, DISCARDED, UNJUDGED = (
     Judgement.KEPT,
@@ -220,6 +221,27 @@ def finished_run(
     return run_on(
         load(*addresses), out, addresses, visits, settings=settings, rows_per_part=rows_per_part
     )
+
+
+def probed_run(
+    out: Path,
+    address: str,
+    visits: Sequence[Visit],
+    *,
+    labels: Mapping[int, int] | None = None,
+    boxes: Mapping[int, Box] | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Path:
+    """The folder of a finished run that saw these rows with other labels or boxes."""
+    dataset = load(address)
+    seen = replace(dataset, labels=dataset.labels.copy(), boxes=dataset.boxes.copy())
+    for row, label in (labels or {}).items():
+        seen.labels[row] = label
+    for row, box in (boxes or {}).items():
+        seen.boxes[row] = box
+    facts = facts_of(dataset, [address])
+    facts["data"][PLANTED_KEY] = fingerprint(seen)
+    return run_on(seen, out, [address], visits, settings=settings, facts=facts)
 
 
 def table_of(dataset: Dataset, made: Sequence[Fix]) -> Fixes:

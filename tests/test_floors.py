@@ -40,6 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {
         *("errors", "data", "runs", "auditing", "repair", "scoring", "detector", "methods"),
     },
+    # mending inside the trainers of other packages, which only it imports
+    "integrations": {"errors", "data", "auditing", "repair", "detector"},
 }
 WIRING = {"bench", "cli", "__main__", "__init__"}  # may import everything
 HEAVY = ("torch", "scipy", "pyarrow", "numpy", "PIL", "msgspec", "yaml")
@@ -113,6 +115,12 @@ def test_the_help_imports_nothing_that_takes_time() -> None:
 
 def test_reading_a_dataset_needs_no_torch() -> None:
     loaded = imported_by("import boxmend; boxmend.load, boxmend.check, boxmend.disturb")
+    assert "numpy" in loaded
+    assert "torch" not in loaded
+
+
+def test_mending_in_another_training_needs_no_torch() -> None:
+    loaded = imported_by("import boxmend; boxmend.Mender, boxmend.MenderSettings")
     assert "numpy" in loaded
     assert "torch" not in loaded
 

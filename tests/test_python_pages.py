@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -229,3 +230,27 @@ def test_the_loop_of_ones_own_runs_on_torchvisions_model(
     assert record.new_labels.tolist() != record.old_labels.tolist()
     first = names["model"].backbone.body.conv1.weight
     assert first.grad is None or torch.isfinite(first.grad).all()
+
+
+def test_the_loop_with_a_mender_runs_on_torchvisions_fcos(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.repair.mender.tiny_fcos import make_tiny_fcos
+
+    def small_fcos(weights_backbone: str, num_classes: int, score_thresh: float) -> Any:
+        assert weights_backbone == "DEFAULT"
+        return make_tiny_fcos(num_classes, SIDE, score_thresh=score_thresh)
+
+    boxmend.synthesize("toys", images=10, format="voc")
+    monkeypatch.setattr(detection, "fcos_resnet50_fpn", small_fcos)
+    code = "\n".join(blocks("mender.md"))
+    changes = {"VOC2007:trainval": "toys:train", "epochs = 12": "epochs = 3"}
+    names: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # three epochs are too few to fit
+        exec(with_changes(code, changes), names)
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert names["run"].is_finished
+    assert names["mender"].num_updates == 3
+    assert len(names["run"].read_metrics()) == 3
+    assert names["update"].epoch == 2

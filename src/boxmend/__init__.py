@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from boxmend.repair.export import ExportOptions, export
     from boxmend.repair.importing.verdicts import import_verdicts
     from boxmend.repair.mended import MendedDataset
+    from boxmend.repair.mender import Mender, MenderSettings
     from boxmend.repair.trained_runs import TrainedRun, open_run
     from boxmend.runs.settings import TrainSettings
     from boxmend.training.evaluation import evaluate
+    from boxmend.training.label_probabilities import prescreen
     from boxmend.training.prediction import predict
     from boxmend.training.train import train
     from boxmend.web.report.writing import ReportSettings, write_report
@@ -41,6 +43,8 @@ __all__ = [
     "Dataset",
     "ExportOptions",
     "MendedDataset",
+    "Mender",
+    "MenderSettings",
     "NoiseSettings",
     "Predictions",
     "Refiner",
@@ -61,6 +65,7 @@ __all__ = [
     "load",
     "open_run",
     "predict",
+    "prescreen",
     "read_predictions",
     "revert",
     "synthesize",
@@ -76,6 +81,8 @@ _MODULES = {
     "Dataset": "boxmend.data.dataset",
     "ExportOptions": "boxmend.repair.export",
     "MendedDataset": "boxmend.repair.mended",
+    "Mender": "boxmend.repair.mender",
+    "MenderSettings": "boxmend.repair.mender",
     "NoiseSettings": "boxmend.data.noise",
     "Predictions": "boxmend.auditing.predictions",
     "Refiner": "boxmend.methods.refiner",
@@ -96,6 +103,7 @@ _MODULES = {
     "load": "boxmend.data.formats",
     "open_run": "boxmend.repair.trained_runs",
     "predict": "boxmend.training.prediction",
+    "prescreen": "boxmend.training.label_probabilities",
     "read_predictions": "boxmend.auditing.predictions",
     "revert": "boxmend.repair.apply",
     "synthesize": "boxmend.data.synth",

@@ -214,6 +214,19 @@ def test_images_without_any_detection_are_not_judged_where_they_are_many() -> No
     assert np.isnan(found.p_wrong[Kind.SPURIOUS][one.dataset.image_rows >= 30]).all()
 
 
+def test_few_images_without_detections_are_judged_unless_other_images_have_many() -> None:
+    one = scene(Noise(labels=0.2), images=120)
+    rows, columns = one.detected.image_rows, ("image_rows", "labels", "scores", "boxes")
+    is_lost = rows < 4
+    is_last = np.append(rows[1:] != rows[:-1], True)  # one detection of each image
+    assert (np.bincount(rows[~is_lost])[4:] > 2).sum() > 100
+    for kept, num_lost in ((~is_lost, 16), (~is_lost & is_last, 0)):
+        found = audit_without_probe(
+            one.dataset, Detected(*(getattr(one.detected, name)[kept] for name in columns))
+        )
+        assert found.num_not_looked_at == num_lost
+
+
 def test_without_detections_nothing_can_be_concluded() -> None:
     one = scene(Noise(), images=5)
     none = np.zeros(0, np.int64)

@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 import torch
 
+import boxmend
 from boxmend.data.dataset import Dataset
+from boxmend.data.noise import NoiseSettings, disturb
+from boxmend.data.synth import synthesize
+from boxmend.errors import DataError
 from boxmend.methods import mend
 from boxmend.methods.noise_estimator import ESTIMATOR
 from boxmend.methods.table import BoxFeatures
+from boxmend.repair.mender import prescreen as mender_prescreen
 from boxmend.runs.settings import MendSettings, resolve_settings
 from boxmend.training.assembly import make_detector, make_loader
+from boxmend.training.label_probabilities import prescreen
 from boxmend.training.prescreen import describe_annotations
 from boxmend.training.processes import Processes
 from boxmend.training.train import Interrupted, train
@@ -216,3 +222,36 @@ def test_a_request_to_stop_interrupts_the_prescreen(dataset: Dataset, tmp_path: 
         train(dataset, tmp_path / "run", settings, log=stop)
     run, _ = trained(dataset, tmp_path / "run", resume=True, method="mend")
     assert run.is_finished
+
+
+def test_probabilities_for_other_trainings_fit_their_annotations(dataset: Dataset) -> None:
+    dataset.is_difficult[4] = True
+    found = prescreen(dataset, detector="tiny", weights=None, image_size="96")
+    assert found.shape == (len(dataset), len(dataset.label_names))
+    assert found.dtype == np.float32
+    assert np.isnan(found).any(axis=1).tolist() == [False, False, False, False, True, False]
+    assert found[[0, 1, 2, 3, 5]].sum(axis=1) == pytest.approx(1)
+    again = prescreen(dataset, detector="tiny", weights=None, image_size="96")
+    assert np.array_equal(found, again, equal_nan=True)
+
+
+def test_a_prescreen_finds_wrong_labels_and_serves_a_mender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lenient = replace(mender_prescreen.LIMITS, max_interval=0.5)  # for few annotations
+    monkeypatch.setattr(mender_prescreen, "LIMITS", lenient)
+    clean = boxmend.load(f"{synthesize(tmp_path / 'toys', images=120).out}:train")
+    noisy = disturb(clean, NoiseSettings(labels="symmetric:0.3")).dataset
+    found = prescreen(noisy, detector="tiny", image_size="96")
+    is_wrong = noisy.labels != clean.labels
+    doubt = 1 - found[np.arange(len(noisy)), noisy.labels]
+    assert doubt[is_wrong].mean() > doubt[~is_wrong].mean() + 0.2
+    mender = boxmend.Mender(noisy, out=tmp_path / "run", prescreen=found)
+    soft = mender.annotations().soft_labels
+    assert (soft.argmax(axis=1) == clean.labels).mean() > (~is_wrong).mean() + 0.05
+
+
+def test_a_single_label_cannot_be_prescreened(dataset: Dataset) -> None:
+    one = replace(dataset, label_names=("only",), labels=dataset.labels * 0)
+    with pytest.raises(DataError, match="at least two"):
+        prescreen(one, detector="tiny", weights=None)

@@ -41,7 +41,18 @@ __all__ = ["Audit", "AuditSettings", "audit"]
 
 
 SEED = 0
-MAX_SHARE_WITHOUT_DETECTIONS = 0.05  # of images; with more, the others count as not predicted
+
+
+@dataclass(frozen=True)
+class CoverageConstants:
+    """When images without a detection were given to the detector, which then found nothing."""
+
+    max_share: float = 0.05  # of such images
+    few_detections: int = 2  # at least as many images have so few detections, but not none
+    min_images: int = 2  # up to which the latter need not hold
+
+
+COVERAGE = CoverageConstants()
 
 
 class DetectionColumns(Protocol):
@@ -229,10 +240,7 @@ def _audit_source(dataset: Dataset, predictions: DetectionColumns, group: int) -
     """Audit one source of a joined dataset by the detections in its images."""
     own = normalise_order(dataset, group)
     detected = _select_detections(predictions, own)
-    is_seen = np.zeros(len(own.dataset.images), np.bool_)
-    is_seen[detected.image_rows] = True
-    if (~is_seen).sum() <= MAX_SHARE_WITHOUT_DETECTIONS * len(is_seen):
-        is_seen[:] = True  # the detector was run on all images, and some have no detection
+    is_seen = _find_predicted_images(detected.image_rows, len(own.dataset.images))
     judged = np.flatnonzero(is_judgeable(own.dataset))
     is_looked_at = is_seen[own.dataset.image_rows[judged]]
     rows = judged[is_looked_at]
@@ -246,6 +254,23 @@ def _audit_source(dataset: Dataset, predictions: DetectionColumns, group: int) -
         missing=own.to_joined(make_missing_fixes(own.dataset, detected, opinion)),
         num_not_looked_at=int((~is_looked_at).sum()),
     )
+
+
+def _find_predicted_images(image_rows: Rows, num_images: int) -> Mask:
+    """Return which images [num_images] the detector was given.
+
+    Images without a detection count as such if they are rare and no more than those with few
+    detections. A detector that usually lists many hardly ever lists none, so a part of the
+    predictions is missing then.
+    """
+    counts = np.bincount(image_rows, minlength=num_images)
+    num_empty = int((counts == 0).sum())
+    num_few = int(((counts > 0) & (counts <= COVERAGE.few_detections)).sum())
+    is_plausible = num_empty <= max(num_few, COVERAGE.min_images)
+    if is_plausible and num_empty <= COVERAGE.max_share * num_images:
+        return np.ones(num_images, np.bool_)
+    is_predicted: Mask = counts > 0
+    return is_predicted
 
 
 def _select_detections(predictions: DetectionColumns, own: SourceView) -> Detected:

@@ -14,22 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from boxmend import __version__
-from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, join_parts
+from boxmend.auditing.audit import Audit, AuditSettings
 from boxmend.auditing.completed import CompletedAudit, complete_audit, summarise_audit
-from boxmend.auditing.evidence import select_objects
 from boxmend.auditing.fixes.run_fixes import AUDIT_FILE
 from boxmend.auditing.fixes.table import FIXES_FILE, write_fixes
-from boxmend.auditing.judging import AuditInputs, judge_annotations
-from boxmend.auditing.run_evidence import (
-    find_judged_rows,
-    gather_run_evidence,
-    judge_by_losses,
-    read_estimate,
-)
-from boxmend.auditing.tables import make_fixes
+from boxmend.auditing.ledgers import audit_ledger
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, stage_folder
 from boxmend.data.fingerprint import describe_data, ensure_unchanged
@@ -113,7 +103,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     """Audit the dataset of a finished training run by its ledger, and write to the run's folder.
 
     A ledger has evidence about labels and boxes of annotations, but not about objects without an
-    annotation. There is no probe, since the detector was trained on the annotations it judges.
+    annotation. There is a probe only if the training planted errors.
     """
     source = open_finished_run(run)
     if source.facts().get("kind") == "audit":
@@ -122,35 +112,10 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
             "--predictions and a new folder"
         )
     opened = open_run_with_history(run, data)
-    dataset, rows = opened.dataset, find_judged_rows(opened)
-    if not len(rows):
-        raise DataError(
-            f"{opened.run.path}: the run judged no label, so there is no evidence for an audit; "
-            "train with --method mend, or give --predictions of a detector"
-        )
-    evidence = gather_run_evidence(opened, rows)
-    none = np.zeros(0, np.int64)
-    scene = AuditInputs(
-        select_objects(dataset, rows),
-        select_objects(dataset, none),
-        dataset.images.sizes,
-        detected=None,
-        box_noise=read_estimate(opened.run, "box_noise"),
-    )
-    labels = judge_by_losses(opened, rows, evidence)
-    opinion = judge_annotations(scene, evidence, np.random.default_rng(SEED), labels)
-    fixes = make_fixes(dataset, rows, opinion, evidence)
-    part = DatasetPart(rows, opinion, fixes, fixes[0].take(none), 0)
-    result = join_parts(dataset, [part])
-    notes = (
-        "the ledger of a training run shows wrong labels, bad boxes and duplicates; to find "
-        "missing and spurious annotations, give --predictions",
-    )
-    unknown = ("missing", "spurious")
-    known = {name: rate for name, rate in result.rates.items() if name not in unknown}
-    audited = AuditFolder(opened.run, dataset, replace(result, rates=known), "training run", notes)
+    result, notes = audit_ledger(opened)
+    audited = AuditFolder(opened.run, opened.dataset, result, "training run", notes)
     with sole_writer(opened.run.path):
-        ensure_unchanged(dataset)
+        ensure_unchanged(opened.dataset)
         _write(audited)
     return audited
 

@@ -143,7 +143,7 @@ def judge_by_losses(opened: OpenRun, rows: Rows, evidence: Evidence) -> LabelOpi
     place = np.arange(len(rows))
     own = np.clip(np.exp(-opened.settlement.losses[rows]), 1e-6, 1 - 1e-6)
     odds = slope * np.log((1 - own) / own)
-    p_wrong = expit(odds + _find_shift(odds, rate.value))
+    p_wrong = expit(odds + find_shift(odds, rate.value))
     values, best = evidence.best_other(place, opened.dataset.labels[rows])
     # The share of the evidence for other classes that is for the best one.
     share = np.clip(values / np.maximum(1 - own, 1e-6), 0.0, 1.0)
@@ -151,7 +151,7 @@ def judge_by_losses(opened: OpenRun, rows: Rows, evidence: Evidence) -> LabelOpi
     return LabelOpinion(p_wrong, best, p_fix, rate)
 
 
-def _find_shift(odds: Floats, rate: float) -> float:
+def find_shift(odds: Floats, rate: float) -> float:
     """Return what to add to log odds so that the mean probability is `rate`, by bisection."""
     low, high = -60.0, 60.0
     for _ in range(60):

@@ -120,6 +120,11 @@ def _print(applied: Applied, run: Path) -> None:
         say(f"{saved.images_missing:,} images were not found and are not in {saved.out}")
     if applied.taken is not None:
         _print_taken_fixes(applied.taken, run)
+    if applied.changes.num_planted:
+        say(
+            f"{applied.changes.num_planted:,} annotations stay as they are: the training saw them "
+            "with errors that --probe planted, so it did not judge them"
+        )
     if applied.is_doubtful:
         say(
             "more than half of the labels changed: either most were wrong, or the detector learnt "

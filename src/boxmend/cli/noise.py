@@ -1,6 +1,6 @@
 """`boxmend noise`: write a copy of a dataset with known noise."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,8 +11,8 @@ from boxmend.cli.output import print_json, print_table, say
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.files.staging import ensure_vacant
-from boxmend.data.noise import NoiseSettings, disturb, join_digests, write_noisy
-from boxmend.errors import ExitStatus
+from boxmend.data.noise import NoiseSettings, disturb, join_digests, make_preset, write_noisy
+from boxmend.errors import ExitStatus, UsageError
 
 
 @Parameter(name="*")
@@ -23,15 +23,15 @@ class NoiseOptions:
     labels: Annotated[
         str | None,
         Parameter(
-            help="Label noise: symmetric:RATE, pair:RATE or matrix:FILE (.json or .csv); none by "
-            "default."
+            help="Label noise: symmetric:RATE, any:RATE (any label, also the right one), pair:RATE "
+            "or matrix:FILE (.json or .csv); none by default."
         ),
     ] = None
     boxes: Annotated[
         str | None,
         Parameter(
-            help="Box noise: uniform:N, gaussian:SIGMA or jitter:N, as fractions of the box's "
-            "sides; none by default."
+            help="Box noise: uniform:N, gaussian:SIGMA, jitter:N or redraw:M (a new box inside the "
+            "old one with a margin), as fractions of the box's sides; none by default."
         ),
     ] = None
     missing: Annotated[float, Parameter(help="Share of annotations to remove.")] = 0.0
@@ -75,14 +75,30 @@ class NoiseOptions:
     spurious_at: Annotated[
         str,
         Parameter(
-            help="Where to add annotations: random, part (half an object) or clutter (unmatched "
-            "detections of --predictions); several, separated by commas, take turns."
+            help="Where to add annotations: random, corners (between two random points), part "
+            "(half an object) or clutter (unmatched detections of --predictions); several, "
+            "separated by commas, take turns."
         ),
     ] = "random"
 
+    preset: Annotated[
+        str | None,
+        Parameter(
+            help="A published mixture instead of single kinds: una:RATE, with equal shares of "
+            "missing, misplaced, mislabelled and invented annotations."
+        ),
+    ] = None
+
     def settings(self) -> NoiseSettings:
         """Return these options as the library takes them; raise a UsageError for invalid ones."""
-        return NoiseSettings(**vars(self))
+        kinds = {name: value for name, value in vars(self).items() if name != "preset"}
+        if self.preset is None:
+            return NoiseSettings(**kinds)
+        if replace(self, preset=None, seed=0, clip=True) != NoiseOptions():
+            raise UsageError(
+                f"--preset {self.preset} says which noise to add; leave out the other kinds"
+            )
+        return make_preset(self.preset, self.seed, clip=self.clip)
 
 
 app = App(name="noise", usage="boxmend noise --out DIR [OPTIONS] DATA...")

@@ -9,6 +9,7 @@ from cyclopts import App, ArgumentCollection, Parameter, Token
 from boxmend.cli.display import display
 from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Data, Json
+from boxmend.cli.other_trainers import fill_defaults, train_by
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.runs.settings import TrainSettings
@@ -18,9 +19,11 @@ PANELS = {
     "Data": ("val", "image-size", "difficult", "strict"),
     "Run": (
         *("out", "resume", "settings", "keep-best", "log-to", "log-every", "checkpoint-every"),
-        "json",
+        *("trainer", "device", "json"),
     ),
-    "Method": ("method", "preset", "label-noise", "box-noise", "warm-up", "judging-weights"),
+    "Method": (
+        *("method", "preset", "label-noise", "box-noise", "warm-up", "judging-weights", "probe"),
+    ),
     "Detector": (
         *("detector", "weights", "proposals", "pre-nms", "rois", "box-loss", "rpn-low-quality"),
     ),
@@ -37,7 +40,11 @@ VAL_HELP = "Dataset to score the final weights on; repeat it to join several."
 
 
 def _fill_from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Fill arguments that the command line does not give from the file of --settings."""
+    """Fill arguments that the command line does not give from the file of --settings.
+
+    With --trainer, fill them by the defaults of its package.
+    """
+    fill_defaults(arguments)
     settings = [argument for argument in arguments if argument.name == "--settings"]
     if not settings or not settings[0].tokens:
         return
@@ -76,6 +83,17 @@ class RunOptions:
         tuple[Literal["mlflow", "tensorboard", "wandb"], ...],
         Parameter(help="Experiment tracker to log to as well; may be repeated.", negative=""),
     ] = ()
+    trainer: Annotated[
+        str | None,
+        Parameter(
+            help="Train by Ultralytics instead, with mending: ultralytics:MODEL, like "
+            "ultralytics:yolo11n.yaml. Only --epochs, --image-size, --batch-size, --seed and "
+            "--device apply, with the defaults of Ultralytics."
+        ),
+    ] = None
+    device: Annotated[
+        str, Parameter(help="With --trainer: device as in Ultralytics, like cpu or 0.")
+    ] = ""
 
 
 @app.default
@@ -94,6 +112,12 @@ def train(
 
     Example: boxmend train data.yaml --out run
     """
+    settings = settings or TrainSettings()
+    if running.trainer is not None:
+        place = train_by(running.trainer, data, str(running.out), settings, running.device)
+        return _answer_place(place, json)
+    if running.device:
+        raise UsageError("--device is for --trainer; CUDA_VISIBLE_DEVICES chooses GPUs otherwise")
     try:
         from boxmend.training.processes import is_rank_zero
         from boxmend.training.trackers import follow
@@ -105,7 +129,6 @@ def train(
             f"training needs {error.name}, which is not installed: pip install 'boxmend[train]'"
         ) from error
 
-    settings = settings or TrainSettings()
     prints = is_rank_zero()  # only one of the processes that torchrun starts
     track = follow(running.log_to if prints else (), running.out)
     with display(settings.epochs, quiet=json or not prints) as show:
@@ -126,4 +149,13 @@ def train(
     rows += list(describe_noise(summary.get("noise", {})))
     print_table(("what", "is"), rows)
     say(f"the run is {run.path}")
+    return ExitStatus.FINE
+
+
+def _answer_place(run: str, json: bool) -> int:
+    """Say where the run of another trainer is."""
+    if json:
+        print_json({"run": run})
+    else:
+        say(f"the run is {run}")
     return ExitStatus.FINE

@@ -76,6 +76,7 @@ class Applied:
             "changed": len(changes),
             **counts,
             "unsure": changes.num_unsure,
+            **({"planted": changes.num_planted} if changes.num_planted else {}),
             "discarded": changes.discarded,
             "mean_label_confidence": _mean(changes.confidences[changes.is_relabelled]),
             "mean_iou_of_moved": _mean(changes.iou[changes.is_moved]),

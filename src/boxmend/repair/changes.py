@@ -121,6 +121,7 @@ class Changes:
     num_judged: int  # annotations whose label was judged
     num_unsure: int = 0  # of these, with a doubtful label
     taken: TakenFixes | None = None  # if the changes come from fixes
+    num_planted: int = 0  # annotations that stay since the training saw a planted error there
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -50,6 +50,7 @@ def changes_from_visits(settlement: Settlement, wanted: ApplySettings | None = N
         discarded=settings.discarded,
         num_judged=int((settlement.num_judged > 0).sum()),
         num_unsure=int(settlement.is_unsure.sum()),
+        num_planted=len(settlement.history.planted),
     )
     changes.reasons.extend(_reasons(settlement, changes))
     return changes

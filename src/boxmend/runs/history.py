@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from boxmend.runs import ledger
 from boxmend.runs.folder import SETTINGS_FILE, Run
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.ledger.entries import SIDES, from_table
+from boxmend.runs.planting import NO_ERRORS, PlantedErrors, has_planted_errors
 from boxmend.runs.settings.files import convert_run_settings
 
 SETTLING_COLUMNS = (
@@ -31,6 +32,7 @@ HISTORY_COLUMNS = (
     *("loss", "threshold", "num_candidates"),
     *(f"matched_{side}" for side in SIDES),
 )
+SEEN_BOX_COLUMNS = tuple(f"noisy_{side}" for side in SIDES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,8 @@ class History:
     rows: Rows  # [v] of the annotations in the dataset
     columns: Mapping[str, NDArray[Any]]  # column of the ledger -> [v] values
     warm_up_steps: int
+    planted: PlantedErrors = field(default=NO_ERRORS)
+    """Errors that the training planted; their visits are left out."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -133,15 +137,37 @@ class History:
 def read_history(run: Run, dataset: Dataset, columns: Sequence[str] = HISTORY_COLUMNS) -> History:
     """Read columns of the ledger of a finished run.
 
-    `columns` include SETTLING_COLUMNS; reading only these takes a third of the time. Raises a
-    DataError if entries are missing, or if the ledger belongs to another dataset.
+    `columns` include SETTLING_COLUMNS; reading only these takes a third of the time. Visits of
+    annotations with a planted error are left out, since they do not judge the annotation of the
+    dataset. Raises a DataError if entries are missing, or if the ledger belongs to another dataset.
     """
     table = _read_ledger(run, ["annotation_id", *columns])
     rows = _rows_of(run, dataset, table)
     arrays = from_table(table.select(list(columns)))
     is_relabelled = arrays["verdict"] == Judgement.RELABELLED
     _ensure_known_labels(run, dataset, arrays["new_label"][is_relabelled])
-    return History(rows, arrays, _warm_up_steps(run))
+    if not has_planted_errors(run):
+        return History(rows, arrays, _warm_up_steps(run))
+    planted = _find_planted(run, dataset, rows)
+    is_left = ~np.isin(rows, planted.rows)
+    arrays = {name: column[is_left] for name, column in arrays.items()}
+    return History(rows[is_left], arrays, _warm_up_steps(run), planted)
+
+
+def _find_planted(run: Run, dataset: Dataset, rows: Rows) -> PlantedErrors:
+    """Return the annotations that the training saw with another label or box than the dataset has.
+
+    `rows` are those of the entries.
+    """
+    columns = from_table(_read_ledger(run, ["old_label", *SEEN_BOX_COLUMNS]))
+    seen, first = np.unique(rows, return_index=True)
+    labels = columns["old_label"][first].astype(np.int64)
+    boxes = np.stack([columns[name][first] for name in SEEN_BOX_COLUMNS], axis=1)
+    _ensure_known_labels(run, dataset, columns["old_label"][first])
+    has_other_box = (boxes != dataset.boxes[seen].astype(np.float32)).any(axis=1)
+    exact = np.where(has_other_box[:, None], boxes.astype(np.float64), dataset.boxes[seen])
+    is_planted = (labels != dataset.labels[seen]) | has_other_box
+    return PlantedErrors(seen[is_planted], labels[is_planted], exact[is_planted])
 
 
 def _read_ledger(run: Run, columns: Sequence[str]) -> pa.Table:
@@ -157,8 +183,14 @@ def _read_ledger(run: Run, columns: Sequence[str]) -> pa.Table:
 
 
 def _warm_up_steps(run: Run) -> int:
-    """Return the number of warm-up steps of a finished run."""
-    settings, steps = run.settings(), run.summary().get("steps")
+    """Return the number of warm-up steps of a finished run.
+
+    A `Mender` records it; other runs have the share of warm-up in their settings.
+    """
+    settings, summary = run.settings(), run.summary()
+    steps, known = summary.get("steps"), summary.get("warm_up_steps")
+    if isinstance(known, int):
+        return known
     if "warm_up" not in settings or not isinstance(steps, int):
         raise DataError(
             f"{run.path}: the length of warm-up is missing in settings.json or `finished`; "

@@ -20,6 +20,7 @@ from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
 from boxmend.repair.trained_runs import TrainedRun
 from boxmend.runs import folder as runs
+from boxmend.runs.planting import PLANTED_KEY, plant_errors, remove_planted_share
 from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 from boxmend.scoring.voc import VocScores
@@ -42,6 +43,8 @@ from boxmend.training.validation import detect, ensure_scorable, score
 
 MODEL_FILE = "model.safetensors"
 MAX_CONFUSIONS = 20  # in a summary
+PLANTED_WHERE = "of the annotations, in memory only"
+NOISE_FIGURES = {"label_noise", "label_noise_low", "label_noise_high"}
 
 __all__ = ["MODEL_FILE", "Interrupted", "Listener", "train"]
 
@@ -76,6 +79,7 @@ def train(
         detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder yet
         settings = fill_detector_numbers(settings, detector.numbers)
         run_facts = facts.collect_facts(addresses, dataset, processes)
+        seen = _plant_errors(dataset, settings, run_facts["data"])
         if settings.keep_best and truth is not None:
             run_facts["data"]["val_sha256"] = fingerprint(truth)  # scores on other data differ
         _ensure_same_run(settings, run_facts, processes)
@@ -87,15 +91,29 @@ def train(
             )
             show = log or show_in_notebook(settings.epochs)
             listener = _make_listener(run, show) if processes.is_rank_zero else _ignore
+            if settings.probe:
+                listener({"note": f"planted errors into {settings.probe:.1%} {PLANTED_WHERE}"})
             validation = None
             if truth is not None:
                 validation = Validation(truth, dataset.label_names, settings, processes, listener)
             output = _make_output(run, settings, dataset, validation, listener)
             with _withdraw_on_error(run, processes):
-                training, state = make_training(settings, dataset, detector, processes, output)
+                training, state = make_training(settings, seen, detector, processes, output)
             with _explain_write_error():
                 _run_to_end(training, state, validation, listener)
         return TrainedRun(run.path, dataset)
+
+
+def _plant_errors(dataset: Dataset, settings: TrainSettings, data_facts: dict[str, Any]) -> Dataset:
+    """Return the dataset that the training sees: with the errors of the setting `probe`.
+
+    The facts about the data get its fingerprint, so that a resumed run has the same errors.
+    """
+    if not settings.probe:
+        return dataset
+    seen = plant_errors(dataset, settings.probe, settings.seed)
+    data_facts[PLANTED_KEY] = fingerprint(seen)
+    return seen
 
 
 @dataclass(frozen=True)
@@ -221,9 +239,15 @@ def _more_models(
 
 
 def _report_noise(training: Training) -> dict[str, Any]:
-    """Return the method's report about the annotations, with class names."""
+    """Return the method's report about the annotations, with class names.
+
+    The label noise is that of the user's annotations, without the share of planted labels.
+    """
     report = dict(training.method.report())
-    names = training.dataset.label_names
+    names, settings = training.dataset.label_names, training.settings
+    if settings.probe and settings.label_noise == "auto":
+        for name in NOISE_FIGURES & report.keys():
+            report[name] = remove_planted_share(report[name], settings.probe / 2)
     if "confusions" in report:
         report["confusions"] = [
             {

@@ -11,7 +11,10 @@ from boxmend.errors import UsageError
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"labels": "symetric:0.4"}, r"labels is 'symetric:0.4'; expected symmetric, pair, matrix"),
+        (
+            {"labels": "symetric:0.4"},
+            r"labels is 'symetric:0.4'; expected symmetric, any, pair, matrix",
+        ),
         ({"labels": "symmetric"}, r"labels is 'symmetric'; .* like symmetric:0.4"),
         ({"labels": "symmetric:"}, r"like symmetric:0.4"),
         ({"labels": "symmetric:1.1"}, r"labels is 'symmetric:1.1'; .* from 0 to 1, like symm"),

@@ -11,7 +11,15 @@ from boxmend.web.report.content import Pattern
 from boxmend.web.report.gathering import ReportSettings
 from boxmend.web.report.summary import patterns_of
 from boxmend.web.report.writing import write_report
-from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED
+from tests.fabricated_runs import (
+    BOXES,
+    DISCARDED,
+    KEPT,
+    RELABELLED,
+    UNJUDGED,
+    drawn,
+    probed_run,
+)
 from tests.web.report.drawn_records import made_dataset, made_record, seen, telling_visits
 from tests.web.report.drawn_runs import drawn_run
 from tests.web.report.read_pages import parts_of, said
@@ -51,6 +59,16 @@ def test_known_scores_and_truth_are_in_the_summary(run: Path, tmp_path: Path) ->
     # The data are given for the truth: no label was wrong, and 1 of 4 is wrong now.
     assert "0.0 % of the labels were wrong before and 25.0 % are wrong now" in text
     assert "0 of 1; 1 were right before" in text
+
+
+def test_planted_errors_are_named_and_not_shown_as_changes(tmp_path: Path) -> None:
+    visits = [seen(0, 0, RELABELLED, label=2), seen(0, 1, RELABELLED, label=1)]
+    run = probed_run(tmp_path / "run", drawn(tmp_path, "coco"), visits, labels={1: 2})
+    made = write_report(run)
+    text = " ".join(" ".join(parts_of(made.path).texts[""]).split())
+    assert made.num_shown == 1
+    assert "It changed 1 label;" in text
+    assert "it planted errors into 1 annotation in memory; annotations with planted errors" in text
 
 
 def test_a_run_without_changes_says_so(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.auditing.predictions import packages
+from boxmend.auditing.predictions.catalogue import Catalogue
 from boxmend.auditing.predictions.matching import match_predictions, select_known
 from boxmend.auditing.predictions.raw import (
     UNKNOWN_FOLD,
@@ -169,13 +170,16 @@ class Predictions:
         """Return the detections in images and of labels that the dataset has."""
         return self.take(select_known(self._raw, dataset))
 
-    def resolve(self, dataset: Dataset) -> ResolvedPredictions:
+    def resolve(
+        self, dataset: Dataset, *, is_compared: bool = True, catalogue: Catalogue | None = None
+    ) -> ResolvedPredictions:
         """Return the detections by rows and labels of a dataset.
 
-        Raise a DataError for an unknown image or label, and for boxes or labels that fit the
-        annotations only in another format.
+        Raise a DataError for an unknown image or label and, unless `is_compared` is False, for
+        boxes or labels that fit the annotations only in another format. `catalogue` is that of the
+        dataset, to look up images faster.
         """
-        return match_predictions(self._raw, dataset)
+        return match_predictions(self._raw, dataset, is_compared=is_compared, catalogue=catalogue)
 
     def to_table(self) -> Table:
         """Return a table of the detections."""

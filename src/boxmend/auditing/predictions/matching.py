@@ -18,7 +18,7 @@ from boxmend.auditing.predictions.box_formats import (
     ensure_own_images,
     fit_by_format,
 )
-from boxmend.auditing.predictions.catalogue import AMBIGUOUS, make_catalogue
+from boxmend.auditing.predictions.catalogue import AMBIGUOUS, Catalogue, make_catalogue
 from boxmend.auditing.predictions.class_names import find_labels, match_documented
 from boxmend.auditing.predictions.class_vectors import order_vectors
 from boxmend.auditing.predictions.image_names import find_image_sizes, find_row
@@ -43,9 +43,19 @@ from boxmend.errors import DataError
 REMEDY = "predictions.select(dataset) leaves out the others"
 
 
-def match_predictions(raw: RawDetections, dataset: Dataset) -> ResolvedPredictions:
-    """Return detections by rows and labels of a dataset, with notes about them."""
-    image_rows = _match_images(raw, dataset)
+def match_predictions(
+    raw: RawDetections,
+    dataset: Dataset,
+    *,
+    is_compared: bool = True,
+    catalogue: Catalogue | None = None,
+) -> ResolvedPredictions:
+    """Return detections by rows and labels of a dataset, with notes about them.
+
+    They are compared with the annotations, unless `is_compared` is False: a detector that has just
+    begun to learn does not fit them. Several calls for one dataset can share its `catalogue`.
+    """
+    image_rows = _match_images(raw, catalogue or make_catalogue(dataset))
     labels_by_key = match_documented(raw, dataset)
     labels = labels_by_key[raw.classes]
     refuse_rows(
@@ -54,7 +64,7 @@ def match_predictions(raw: RawDetections, dataset: Dataset) -> ResolvedPredictio
         _Values(raw.class_keys, raw.classes),
         f"{describe_labels(dataset.label_names)}; {REMEDY}",
     )
-    notes = _check_agreement(raw, dataset, image_rows, labels_by_key)
+    notes = _check_agreement(raw, dataset, image_rows, labels_by_key) if is_compared else []
     vectors, vector_notes = order_vectors(raw, labels, dataset)
     resolved = ResolvedPredictions(
         image_rows=image_rows,
@@ -65,7 +75,7 @@ def match_predictions(raw: RawDetections, dataset: Dataset) -> ResolvedPredictio
         folds=raw.folds,
         notes=[*notes, *vector_notes],
     )
-    result = sort_predictions(resolved)
+    result = sort_predictions(resolved) if is_compared else resolved
     return replace(
         result, notes=result.notes + notes_on_scores(result) + notes_on_images(result, dataset)
     )
@@ -74,23 +84,22 @@ def match_predictions(raw: RawDetections, dataset: Dataset) -> ResolvedPredictio
 def select_known(raw: RawDetections, dataset: Dataset) -> Mask:
     """Mark the detections [m] in images and of labels that the dataset has."""
     labels = match_documented(raw, dataset)[raw.classes]
-    is_known: Mask = (_find_images(raw, dataset) >= 0) & (labels >= 0)
+    is_known: Mask = (_find_images(raw, make_catalogue(dataset)) >= 0) & (labels >= 0)
     return is_known
 
 
-def _match_images(raw: RawDetections, dataset: Dataset) -> Rows:
-    rows = _find_images(raw, dataset)
+def _match_images(raw: RawDetections, catalogue: Catalogue) -> Rows:
+    rows = _find_images(raw, catalogue)
     values = _Values(raw.image_keys, raw.images)
     name = "predictions.image_ids"
     expected = "this means several images of the dataset; give whole file names, or ids"
     refuse_rows(name, rows == AMBIGUOUS, values, expected)
-    expected = f"not in the dataset: {make_catalogue(dataset).list_known('image')}; {REMEDY}"
+    expected = f"not in the dataset: {catalogue.list_known('image')}; {REMEDY}"
     refuse_rows(name, rows < 0, values, expected)
     return rows
 
 
-def _find_images(raw: RawDetections, dataset: Dataset) -> Rows:
-    catalogue = make_catalogue(dataset)
+def _find_images(raw: RawDetections, catalogue: Catalogue) -> Rows:
     by_key = np.array([find_row(key, catalogue) for key in raw.image_keys], np.int64)
     rows: Rows = by_key[raw.images] if len(by_key) else np.zeros(0, np.int64)
     return rows

@@ -5,7 +5,7 @@ give the same bytes on every machine. Crowd and difficult objects stay as they a
 """
 
 from boxmend.data.noise.disturbing import Noisy, disturb
-from boxmend.data.noise.settings import NoiseSettings
+from boxmend.data.noise.settings import NoiseSettings, make_preset
 from boxmend.data.noise.truth import Origin, Truth, read_truth
 from boxmend.data.noise.writing import RECORD_FILE, TRUTH_FILE, join_digests, write_noisy
 
@@ -18,6 +18,7 @@ __all__ = [
     "Truth",
     "disturb",
     "join_digests",
+    "make_preset",
     "read_truth",
     "write_noisy",
 ]

@@ -43,10 +43,21 @@ def jitter_moves(draws: Floats, amplitude: float) -> Floats:
     return np.concatenate([centre - half, centre + half], axis=1)
 
 
+def redraw_moves(draws: Floats, margin: float) -> Floats:
+    """Return moves to a random box: per axis the span of two points, each U(-M, 1 + M) (UNA).
+
+    Points are in shares of the side, from the lower edge on.
+    """
+    points = (1 + 2 * margin) * draws - margin
+    low, high = np.minimum(points[:, :2], points[:, 2:]), np.maximum(points[:, :2], points[:, 2:])
+    return np.concatenate([low, high - 1], axis=1)
+
+
 BOX_NOISES: dict[str, Moves] = {
     "uniform": uniform_moves,
     "gaussian": gaussian_moves,
     "jitter": jitter_moves,
+    "redraw": redraw_moves,
 }
 """Each kind of box noise: (draws [n, 4], amount) -> moves [n, 4]."""
 

@@ -15,6 +15,7 @@ from boxmend.data.noise.boxes import BOX_NOISES, disturb_boxes, image_sizes
 from boxmend.data.noise.counts import choose_missing, duplicate_annotations, join_added
 from boxmend.data.noise.labels import (
     read_confusion,
+    relabel_any,
     relabel_by_matrix,
     relabel_pairs,
     relabel_symmetric,
@@ -74,7 +75,7 @@ def disturb(
             "look-alikes without pairs and spurious annotations on clutter come from the "
             "detections of a detector; give them by --predictions"
         )
-    eligible = _eligible_rows(dataset) if eligible is None else eligible
+    eligible = find_eligible_rows(dataset) if eligible is None else eligible
     seed = settings.seed
     keys = uniforms(seed, Stream.SUBSET, len(eligible))
     inside = choose_smallest(keys, count_of_rate(settings.subset, len(eligible)))  # in `eligible`
@@ -113,7 +114,7 @@ def _digest_columns(detections: Detections | None) -> str | None:
     return digest.hexdigest()
 
 
-def _eligible_rows(dataset: Dataset) -> Rows:
+def find_eligible_rows(dataset: Dataset) -> Rows:
     """Return the rows of the annotations that may be disturbed."""
     is_known = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
     is_finite = np.isfinite(dataset.boxes).all(axis=1)
@@ -155,9 +156,10 @@ def _apply_label_setting(
         return labels
     kind, _, amount = settings.labels.partition(":")
     keys = uniforms(settings.seed, Stream.LABEL_CHOICE, len(eligible))[inside]
-    if kind == "symmetric":
+    if kind in ("symmetric", "any"):
         draws = uniforms(settings.seed, Stream.LABEL_TARGET, len(eligible))[inside]
-        return relabel_symmetric(labels, keys, draws, float(amount), num_labels)
+        relabel = relabel_symmetric if kind == "symmetric" else relabel_any
+        return relabel(labels, keys, draws, float(amount), num_labels)
     if kind == "pair":
         return relabel_pairs(labels, keys, float(amount), num_labels)
     confusion = read_confusion(Path(amount), dataset.label_names)

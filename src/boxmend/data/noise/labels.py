@@ -23,7 +23,7 @@ from boxmend.errors import UsageError
 Confusion = dict[int, dict[int, float]]
 """For each label, the share of its annotations that get each other label; the rest stay."""
 
-LABEL_NOISES = ("symmetric", "pair", "matrix")
+LABEL_NOISES = ("symmetric", "any", "pair", "matrix")
 MAX_SUM_ERROR = 1e-6  # of the sum of a row, because 0.3333333 three times is not exactly 1
 EXAMPLE = '{"van": {"truck": 0.4}}'
 
@@ -37,6 +37,14 @@ def relabel_symmetric(
     other = pick_choices(draws[rows], num_labels - 1)
     result = labels.copy()
     result[rows] = other + (other >= labels[rows])  # skip the label itself
+    return result
+
+
+def relabel_any(labels: Rows, keys: Floats, draws: Floats, rate: float, num_labels: int) -> Rows:
+    """Replace round(rate * n) labels, each by any label, so 1 of `num_labels` stays right (UNA)."""
+    rows = choose_smallest(keys, count_of_rate(rate, len(labels)))
+    result = labels.copy()
+    result[rows] = pick_choices(draws[rows], num_labels)
     return result
 
 

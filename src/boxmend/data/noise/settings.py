@@ -14,7 +14,8 @@ RATES = ("missing", "spurious", "duplicate", "subset")
 LATER_RATES = ("look_alikes", "gross_boxes")  # in noise.json only if set
 RECORDED_SETTINGS = {"labels", "boxes", *RATES, "seed", "clip"}  # always in noise.json
 MISSING_ORDERS = ("random", "small")
-SPURIOUS_PLACES = ("random", "part", "clutter")
+SPURIOUS_PLACES = ("random", "corners", "part", "clutter")
+PRESETS = ("una",)
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,10 @@ class NoiseSettings:
     """
 
     labels: str | None = None
-    """One of "symmetric:RATE", "pair:RATE", "matrix:FILE"."""
+    """One of "symmetric:RATE", "any:RATE", "pair:RATE", "matrix:FILE"."""
     boxes: str | None = None
-    """One of "uniform:N", "gaussian:SIGMA", "jitter:N"; the amount is in shares of the sides."""
+    """One of "uniform:N", "gaussian:SIGMA", "jitter:N", "redraw:M"; the amount is in shares of the
+    sides."""
     missing: float = 0.0
     spurious: float = 0.0
     duplicate: float = 0.0
@@ -48,7 +50,8 @@ class NoiseSettings:
     missing_order: str = "random"
     """"random", or "small": the chance is inversely proportional to the area of the box."""
     spurious_at: str = "random"
-    """"random", "part" (half an object) or "clutter"; several, joined by commas, take turns."""
+    """"random", "corners", "part" (half an object) or "clutter"; several, joined by commas, take
+    turns."""
 
     def __post_init__(self) -> None:
         for name in (*RATES, *LATER_RATES):
@@ -95,6 +98,27 @@ class NoiseSettings:
             for name, value in plain.items()
             if name in RECORDED_SETTINGS or value != defaults[name]
         }
+
+
+def make_preset(text: str, seed: int = 0, *, clip: bool = True) -> NoiseSettings:
+    """Return the settings of a published kind of noise; "una:RATE" is the only one.
+
+    UNA (universal noise annotation) has equal shares of missing annotations, redrawn boxes, labels
+    of any class and invented annotations.
+    """
+    _, amount = split_amount("preset", text, PRESETS, "una:0.2")
+    _check_amount("preset", text, amount, example="una:0.2")
+    rate = float(amount)
+    return NoiseSettings(
+        labels=f"any:{amount}",
+        missing=rate,
+        spurious=rate,
+        spurious_at="corners",
+        gross_boxes=rate,
+        gross_noise="redraw:0.5",
+        seed=seed,
+        clip=clip,
+    )
 
 
 def split_amount(name: str, text: str, kinds: Sequence[str], example: str) -> tuple[str, str]:

@@ -40,7 +40,8 @@ def invent_annotations(
 ) -> Added:
     """Invent `count` annotations, which take turns over `places`.
 
-    A place is "random", "part" (half an object) or "clutter", which needs detections.
+    A place is "random", "corners" (of any size), "part" (half an object) or "clutter", which needs
+    detections.
     """
     invented = NO_ANNOTATIONS
     for turn, place in enumerate(places):
@@ -49,6 +50,8 @@ def invent_annotations(
             continue
         if place == "random":
             added = invent_anywhere(dataset, eligible, numbers, seed)
+        elif place == "corners":
+            added = invent_from_corners(dataset, numbers, seed)
         elif place == "part":
             added = invent_parts(dataset, eligible, numbers, seed)
         else:
@@ -79,6 +82,30 @@ def invent_anywhere(dataset: Dataset, eligible: Rows, numbers: Rows, seed: int) 
     widths, heights = dataset.images.widths[image_rows], dataset.images.heights[image_rows]
     sizes = np.stack([widths, heights], axis=1).astype(np.float64)
     return _as_added(image_rows, labels, place_boxes(shares, sizes, draws[:, 3:]))
+
+
+def invent_from_corners(dataset: Dataset, numbers: Rows, seed: int) -> Added:
+    """Invent annotations between two random corners, with random labels (UNA).
+
+    All images of known size take turns in a random order, so each gets nearly the same number.
+    """
+    known = (dataset.images.widths > 0) & (dataset.images.heights > 0)
+    measured = np.flatnonzero(known)
+    if not len(measured):
+        raise DataError(
+            "spurious annotations need images of known size, but there are none; record the sizes "
+            "in the annotation files or leave --spurious out"
+        )
+    order = np.argsort(uniforms(seed, Stream.SPURIOUS_IMAGES, len(known))[measured], kind="stable")
+    image_rows = measured[order[numbers % len(measured)]]
+    draws = uniform_rows(seed, Stream.SPURIOUS_CORNERS, numbers, 5)
+    sizes = dataset.images.sizes[image_rows].astype(np.float64)
+    first, second = draws[:, 1:3] * sizes, draws[:, 3:] * sizes
+    low = np.round(np.clip(np.minimum(first, second), 0, sizes - MIN_SIDE_PIXELS), BOX_DECIMALS)
+    high = np.round(np.maximum(first, second), BOX_DECIMALS)
+    high = np.minimum(np.maximum(high, low + MIN_SIDE_PIXELS), sizes)
+    labels = pick_choices(draws[:, 0], len(dataset.label_names))
+    return _as_added(image_rows, labels, np.concatenate([low, high], axis=1))
 
 
 def invent_parts(dataset: Dataset, eligible: Rows, numbers: Rows, seed: int) -> Added:

@@ -28,6 +28,8 @@ class Stream(IntEnum):
     SPURIOUS_HALF = 13  # on which half
     SPURIOUS_CLUTTER = 14
     SPURIOUS_CLUTTER_BOXES = 15
+    SPURIOUS_CORNERS = 16
+    SPURIOUS_IMAGES = 17  # the order in which images get such annotations
 
 
 def uniforms(seed: int, stream: Stream, count: int) -> NDArray[np.float64]:

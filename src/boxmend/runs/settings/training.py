@@ -17,6 +17,7 @@ from boxmend.runs.settings.published import PublishedSettings
 from boxmend.runs.settings.ranges import check_amount, check_choice, check_count, check_share
 
 LEARNING_RATE_PER_IMAGE = 0.00125  # mmdetection's linear rule: 0.02 for a batch of 16
+MAX_PROBE_SHARE = 0.2  # more errors would change what they measure
 PUBLISHED = "published"
 METHOD_SECTIONS: dict[str, str] = {
     "baseline": PUBLISHED,
@@ -97,6 +98,10 @@ class TrainSettings:
     """Weights that judge annotations: network (those in training), heads (averaged heads on the
     features of the network), or average (averaged weights, at the cost of half a step)."""
 
+    probe: float | None = None
+    """Share of annotations, 0 to 0.2, that get a wrong label or a wrong box in memory only. With
+    it, `boxmend audit RUN` measures how many errors it finds; try 0.05. By default none."""
+
     detector: str = "resnet50"
     """resnet50 (as in the paper), resnet18, mobilenet_v2 or mobilenet_v3, all with a feature
     pyramid, or tiny for small images on a CPU."""
@@ -168,6 +173,10 @@ class TrainSettings:
             check_count(name, getattr(self, name))
         for name in ("warm_up", "rpn_low_quality"):
             check_share(name, getattr(self, name))
+        if self.probe is not None and not 0 <= self.probe <= MAX_PROBE_SHARE:
+            raise UsageError(
+                f"probe is {self.probe!r}; expected a share from 0 to {MAX_PROBE_SHARE}, like 0.05"
+            )
         for name in ("label_noise", "box_noise"):
             if getattr(self, name) != "auto":
                 check_share(name, getattr(self, name))

@@ -31,7 +31,7 @@ def summarise(record: RunRecord, scores: DetectorScores, baseline: DetectorScore
         ("The detector", list(_detector_tiles(scores, baseline))),
     ]
     paragraphs = [
-        " ".join(_sentences(record, noise)),
+        " ".join([*_sentences(record, noise), *_planted_sentences(record.opened)]),
         " ".join(_result_sentences(record, scores, baseline)),
     ]
     return ReportSummary(
@@ -97,6 +97,15 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
         yield (
             "That is more than half of the labels: either most were wrong, or the detector learnt "
             "too little. Look at the gallery before you use the changes."
+        )
+
+
+def _planted_sentences(opened: OpenRun) -> Iterator[str]:
+    """Yield how many annotations the run does not judge, since it planted errors there."""
+    if number := len(opened.history.planted):
+        yield (
+            f"To measure its audit, it planted errors into {many(number, 'annotation')} in memory; "
+            "annotations with planted errors are not judged and keep their values."
         )
 
 

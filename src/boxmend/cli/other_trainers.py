@@ -1,0 +1,57 @@
+"""`boxmend train --trainer`: a training by another package, with mending."""
+
+from cyclopts import ArgumentCollection, Token
+
+from boxmend.errors import UsageError
+from boxmend.runs.settings import TrainSettings
+
+PACKAGE = "ultralytics"
+DEFAULTS = {"--epochs": 100, "--image-size": "640", "--batch-size": 16}  # those of Ultralytics
+SUPPORTED = ("--trainer", "--device", "--out", "--seed", "--json", *DEFAULTS)
+NOTE = "see docs/ultralytics.md for the other options of Ultralytics"
+
+
+def fill_defaults(arguments: ArgumentCollection) -> None:
+    """Fill options that are not given by the defaults of the package that --trainer names.
+
+    Raise a UsageError for options that only boxmend's own trainings have.
+    """
+    if not any(argument.name == "--trainer" and argument.tokens for argument in arguments):
+        return
+    given = {argument.name for argument in arguments if argument.tokens}
+    if unsupported := sorted(n for n in given if n.startswith("--") and n not in SUPPORTED):
+        raise UsageError(
+            f"--trainer does not support {', '.join(unsupported)}; it supports "
+            f"{', '.join(SUPPORTED[1:])}; {NOTE}"
+        )
+    for argument in arguments:
+        if argument.name in DEFAULTS and argument.name not in given:
+            value = DEFAULTS[argument.name]
+            argument.append(Token(keyword=argument.name, source="--trainer", implicit_value=value))
+
+
+def train_by(
+    trainer: str, data: tuple[str, ...], out: str, settings: TrainSettings, device: str
+) -> str:
+    """Train by another package; return the folder of the run."""
+    package, _, model = trainer.partition(":")
+    if package != PACKAGE or not model:
+        raise UsageError(
+            f"--trainer is {trainer}; expected {PACKAGE}:MODEL, like {PACKAGE}:yolo11n.yaml"
+        )
+    if len(data) != 1 or not data[0].endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"--trainer {PACKAGE} needs one data.yaml, but the data are {' '.join(data)}; "
+            "`boxmend convert` writes several datasets as one in YOLO's format"
+        )
+    if not settings.image_size.isdigit():
+        raise UsageError(f"--image-size is {settings.image_size}; expected one number, like 640")
+    from boxmend.integrations.ultralytics.versions import ensure_supported
+
+    ensure_supported()
+    from boxmend.integrations.ultralytics.training import YoloOptions, train
+
+    options = YoloOptions(
+        settings.epochs, int(settings.image_size), settings.batch_size, settings.seed, device
+    )
+    return str(train(model, data[0], out, options).path)

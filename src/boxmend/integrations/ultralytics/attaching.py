@@ -1,0 +1,273 @@
+"""Callbacks that mend the annotations of an Ultralytics training."""
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch.distributed
+from numpy.typing import ArrayLike
+from ultralytics.utils import LOGGER, RANK
+from ultralytics.utils.torch_utils import unwrap_model
+
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import load
+from boxmend.errors import BoxmendError, DataError, UsageError
+from boxmend.integrations.ultralytics.checkpoints import read_state, save_state
+from boxmend.integrations.ultralytics.labels import TrainingLabels
+from boxmend.integrations.ultralytics.predicting import Predictor, ensure_supported_model
+from boxmend.integrations.ultralytics.soft_labels import soften_targets
+from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings, MenderUpdate
+from boxmend.repair.trained_runs import TrainedRun
+
+
+@dataclass(frozen=True)
+class UpdateSchedule:
+    """When an Ultralytics training is mended."""
+
+    warm_up: float = 0.2  # share of the epochs before the first update
+    every: int = 3  # epochs from one update to the next
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.warm_up < 1:
+            raise UsageError(f"warm_up is {self.warm_up}; expected a share from 0 to below 1")
+        if self.every < 1:
+            raise UsageError(f"every is {self.every}; expected a number of epochs, at least 1")
+
+    def is_due(self, epoch: int, num_epochs: int) -> bool:
+        """Return whether to update after `epoch` of `num_epochs` epochs."""
+        first = max(1, round(self.warm_up * num_epochs))
+        return epoch >= first and (epoch - first) % self.every == 0
+
+
+def attach(  # noqa: PLR0913  # the options of a training
+    model: Any,
+    out: str | Path = "run",
+    settings: MenderSettings | None = None,
+    *,
+    dataset: Dataset | str | Path | None = None,
+    prescreen: ArrayLike | None = None,
+    warm_up: float = UpdateSchedule.warm_up,
+    every: int = UpdateSchedule.every,
+) -> "Mending":
+    """Mend the annotations of the next training of an Ultralytics `YOLO` model.
+
+    `out` becomes a run, like those of `boxmend train`. `dataset`, or its address, is by default the
+    train split of the training's data.yaml. `prescreen` has a probability of every label for every
+    annotation of the dataset, for example from `boxmend.prescreen`. The first update follows after
+    the share `warm_up` of the epochs, the others every `every` epochs.
+    """
+    mending = Mending(
+        out, settings, UpdateSchedule(warm_up, every), dataset=dataset, prescreen=prescreen
+    )
+    for event, callback in mending.callbacks().items():
+        model.add_callback(event, callback)
+    return mending
+
+
+class Mending:
+    """The mending of a training, as callbacks of its trainer."""
+
+    def __init__(
+        self,
+        out: str | Path,
+        settings: MenderSettings | None = None,
+        schedule: UpdateSchedule | None = None,
+        *,
+        dataset: Dataset | str | Path | None = None,
+        prescreen: ArrayLike | None = None,
+    ):
+        """Prepare to mend a training; see `attach`."""
+        self.out = Path(out)
+        self.settings, self.schedule = settings, schedule or UpdateSchedule()
+        self._dataset = dataset
+        self._prescreen = prescreen
+        self.mender: Mender | None = None  # from the start of the training, in the first process
+        self.run: TrainedRun | None = None  # from the end of the training
+        self._saved_epochs: dict[Path, int] = {}  # of the last update, by checkpoint
+        self._labels: TrainingLabels | None = None
+        self._predictor: Predictor | None = None
+
+    def callbacks(self) -> dict[str, Callable[[Any], None]]:
+        """Return the functions to call by event of Ultralytics' trainers."""
+        return {
+            "on_pretrain_routine_end": self.begin,
+            "on_train_epoch_start": self.begin_epoch,
+            "on_model_save": self.save,
+            "on_train_end": self.finish,
+            "teardown": self.release,
+        }
+
+    def begin(self, trainer: Any) -> None:
+        """Match the training with its dataset; raise a BoxmendError if it cannot be mended."""
+        _ensure_supported(trainer)
+        dataset = self._read_dataset(trainer)
+        self._labels = TrainingLabels(dataset, trainer.train_loader.dataset)
+        if RANK not in {-1, 0}:
+            return
+        if number := self._labels.num_left_out:
+            LOGGER.warning(
+                f"boxmend: the training leaves out {number:,} of {len(dataset.images):,} images; "
+                "their annotations stay as they are"
+            )
+        self._predictor = Predictor(trainer, dataset)
+        is_resumed = trainer.start_epoch > 0
+        state = read_state(Path(trainer.args.model)) if is_resumed else None
+        self.mender = Mender(
+            dataset, self.settings, out=self.out, prescreen=self._prescreen, resume=is_resumed
+        )
+        if state is not None:
+            self.mender.load_state_dict(state)
+
+    def _read_dataset(self, trainer: Any) -> Dataset:
+        """Return the dataset of the training; raise a DataError if it has other classes."""
+        given = f"{trainer.args.data}:train" if self._dataset is None else self._dataset
+        dataset = given if isinstance(given, Dataset) else load(given)
+        names = tuple(trainer.data["names"][index] for index in sorted(trainer.data["names"]))
+        if names != dataset.label_names:
+            raise DataError(
+                f"the training has the classes {', '.join(names)}, but the dataset of the Mender "
+                f"has {', '.join(dataset.label_names)}; pass the dataset that you train on as "
+                "`dataset`"
+            )
+        return dataset
+
+    def begin_epoch(self, trainer: Any) -> None:
+        """Before an epoch, update the annotations if it is time, and exchange them if they changed.
+
+        An epoch that the trainer repeats after an error has no second update.
+        """
+        labels, mender = self._labels, self.mender
+        assert labels is not None
+        is_rebuilt = labels.loader_dataset is not trainer.train_loader.dataset
+        if is_rebuilt:  # after a lack of memory in the first epoch
+            labels.take(trainer.train_loader.dataset)
+        is_due = self.schedule.is_due(trainer.epoch, trainer.epochs)
+        if mender is not None and is_due and trainer.epoch > mender.last_epoch:
+            self._update(trainer, trainer.epoch)
+        is_first = trainer.epoch == trainer.start_epoch
+        is_resumed = is_first and trainer.epoch > 0
+        if is_due or is_rebuilt or is_resumed or (is_first and self._prescreen is not None):
+            annotations = _share(trainer, None if mender is None else mender.annotations())
+            labels.exchange(annotations, soft=self._use_soft_labels(trainer))
+            trainer.train_loader.reset()  # its processes have copies of the old annotations
+
+    def _use_soft_labels(self, trainer: Any) -> bool:
+        """Return whether the loss takes soft labels, and prepare it to do so."""
+        model = unwrap_model(trainer.model)
+        if getattr(model, "criterion", None) is None:
+            model.criterion = model.init_criterion()
+        settings = self.settings or MenderSettings()
+        if not settings.soft_labels or type(model.criterion).__name__ != "v8DetectionLoss":
+            return False
+        soften_targets(model.criterion)
+        return True
+
+    def _update(self, trainer: Any, epoch: int) -> None:
+        """Predict the training images, and update the Mender by the detections.
+
+        An error is logged and leaves the annotations as they are, since the training can go on.
+        """
+        assert self.mender is not None
+        assert self._predictor is not None
+        start = time.perf_counter()
+        self.mender.annotations()  # those of the trainer until now
+        predictions = self._predictor.predict(trainer)
+        try:
+            update = self.mender.update(epoch, predictions)
+        except BoxmendError as error:
+            LOGGER.error(
+                f"boxmend: epoch {epoch}: no update, and the training continues with the "
+                f"annotations that it has: {error}"
+            )
+            return
+        LOGGER.info(_describe_update(update, time.perf_counter() - start))
+
+    def save(self, trainer: Any) -> None:
+        """Write the state of the Mender beside the checkpoints that the trainer has written.
+
+        Between two updates it does not change, so it is written once for each of them.
+        """
+        if self.mender is None:
+            return
+        checkpoints = [trainer.last]
+        if trainer.best_fitness == trainer.fitness:
+            checkpoints.append(trainer.best)
+        periodic = trainer.wdir / f"epoch{trainer.epoch}.pt"
+        if periodic.is_file():
+            checkpoints.append(periodic)
+        epoch = self.mender.last_epoch
+        outdated = [path for path in checkpoints if self._saved_epochs.get(path) != epoch]
+        state = self.mender.state_dict() if outdated else {}
+        for path in outdated:
+            save_state(state, path)
+            self._saved_epochs[path] = epoch
+
+    def finish(self, trainer: Any) -> None:
+        """Update the annotations a last time, and finish the run."""
+        if self.mender is None:
+            return
+        if trainer.epoch + 1 > self.mender.last_epoch:
+            self._update(trainer, trainer.epoch + 1)
+        if not self.mender.num_updates:
+            LOGGER.error(f"boxmend: no update succeeded, so {self.out} has no mended annotations")
+            return
+        self.run = self.mender.finish()
+        LOGGER.info(f"boxmend: {self.out} has the mended annotations: boxmend report {self.out}")
+
+    def release(self, trainer: Any = None) -> None:
+        """Release the folder of an unfinished run, to resume it in the same process.
+
+        Recent versions of Ultralytics call this after every training, also after a failed one.
+        """
+        if self.run is None:
+            self.mender = None
+            gc.collect()  # a Mender releases its folder when it is destroyed
+
+
+def _ensure_supported(trainer: Any) -> None:
+    """Raise a UsageError for a training with options that Mending does not support."""
+    arguments = trainer.args
+    if arguments.task != "detect":
+        raise UsageError(f"the task is {arguments.task}; boxmend mends only detection")
+    problems = [
+        f"single_cls={arguments.single_cls}" * bool(arguments.single_cls),
+        f"classes={arguments.classes}" * (arguments.classes is not None),
+        f"fraction={arguments.fraction}" * (str(arguments.fraction) != "1.0"),
+    ]
+    if problem := next(filter(None, problems), None):
+        raise UsageError(
+            f"mending does not support {problem}, since the training then has other annotations "
+            "than data.yaml; write the part to train on with boxmend (Dataset.subset, then save)"
+        )
+    ensure_supported_model(trainer.ema.ema)
+
+
+def _share(trainer: Any, annotations: MendedAnnotations | None) -> MendedAnnotations:
+    """Return the annotations of the first process in all processes."""
+    shared = [annotations]
+    if trainer.world_size > 1:
+        shared = [None if annotations is None else make_portable(annotations)]
+        torch.distributed.broadcast_object_list(shared, src=0)
+    assert shared[0] is not None
+    return shared[0]
+
+
+def make_portable(annotations: MendedAnnotations) -> MendedAnnotations:
+    """Return annotations that can be pickled, since they do not refer to their Mender."""
+    return replace(annotations, make_soft_labels=partial(np.asarray, annotations.soft_labels))
+
+
+def _describe_update(update: MenderUpdate, seconds: float) -> str:
+    """Return a line about an update for the log."""
+    if update.is_warm_up:
+        return f"boxmend: epoch {update.epoch}: still in warm-up ({seconds:.1f} s)"
+    return (
+        f"boxmend: epoch {update.epoch}: {update.num_relabelled:,} labels changed, "
+        f"{update.num_moved:,} boxes moved, {update.num_spurious:,} spurious, "
+        f"{update.num_missing:,} missing ({seconds:.1f} s)"
+    )
