@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing import completed, folders
+from boxmend.auditing import completed, ledgers
 from boxmend.auditing.audit import audit
 from boxmend.auditing.folders import audit_predictions, audit_run
 from boxmend.auditing.judging import judge_annotations
@@ -159,7 +159,7 @@ def test_an_audit_of_a_run_writes_nothing_if_the_dataset_changed(
         edit(path)
         return judge_annotations(*arguments)
 
-    monkeypatch.setattr(folders, "judge_annotations", judge_and_edit)
+    monkeypatch.setattr(ledgers, "judge_annotations", judge_and_edit)
     with pytest.raises(DataError, match=f"{path.name}: changed after"):
         audit_run(run)
     assert sorted(run.rglob("*")) == before
