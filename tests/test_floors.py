@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data.describing": set(),
     "data.detections": {"data.types"},
     "data.findings": set(),
+    "data.label_noise_model": set(),
     "data.types": set(),
     "data.progress": set(),
     "data.files": {"errors", "data.types"},
@@ -34,9 +35,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "detector.boxes": set(),
     "detector": {"errors", "data.files"},
     "methods.equations": {
-        *("errors", "data.box_noise_model", "runs.judgement", "detector.boxes"),
+        *("errors", "data.box_noise_model", "data.label_noise_model"),
+        *("runs.judgement", "detector.boxes"),
     },
-    "methods": {"errors", "runs.settings", "runs.judgement", "detector"},
+    "methods": {"errors", "data.label_noise_model", "runs.settings", "runs.judgement", "detector"},
     "training": {
         *("errors", "data", "runs", "auditing", "repair", "scoring", "detector", "methods"),
     },

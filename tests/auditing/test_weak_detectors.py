@@ -27,7 +27,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Mask
 from tests.auditing.audit_scenes import LABELS, Noise, scene
 
-NOBODY = Objects(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4)), 2)
+NO_OBJECTS = Objects(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4)), 2)
 
 
 def one_in_each_image(is_right: Mask, scores: Floats) -> tuple[Objects, Detected]:
@@ -62,11 +62,11 @@ def test_only_the_order_of_the_scores_counts() -> None:
     is_right = np.arange(number) % 2 == 0  # of the usual 500, half agree
     is_right[:50] = True  # the surest twentieth
     objects, detected = one_in_each_image(is_right, scores)
-    assert estimate_doubt(objects, NOBODY, detected) == 1.0
+    assert estimate_doubt(objects, NO_OBJECTS, detected) == 1.0
     faint = replace(detected, scores=scores**3 / 10)
-    assert estimate_doubt(objects, NOBODY, faint) == 1.0
+    assert estimate_doubt(objects, NO_OBJECTS, faint) == 1.0
     objects, detected = one_in_each_image(np.arange(number) < 500, scores)
-    assert estimate_doubt(objects, NOBODY, detected) == 0.0  # the others are less sure
+    assert estimate_doubt(objects, NO_OBJECTS, detected) == 0.0  # the others are less sure
 
 
 def test_detections_on_ignored_objects_are_no_doubt() -> None:
@@ -85,11 +85,11 @@ def take(objects: Objects, is_taken: Mask) -> Objects:
 
 def test_without_detections_or_agreement_there_is_no_doubt() -> None:
     objects, detected = one_in_each_image(np.zeros(100, np.bool_), np.ones(100))
-    assert estimate_doubt(objects, NOBODY, detected) == 0.0
+    assert estimate_doubt(objects, NO_OBJECTS, detected) == 0.0
     none = np.zeros(0, np.int64)
     nothing = Detected(none, none, np.zeros(0), np.zeros((0, 4)))
-    assert estimate_doubt(objects, NOBODY, nothing) == 0.0
-    assert estimate_doubt(NOBODY, NOBODY, detected) == 0.0
+    assert estimate_doubt(objects, NO_OBJECTS, nothing) == 0.0
+    assert estimate_doubt(NO_OBJECTS, NO_OBJECTS, detected) == 0.0
 
 
 def test_contradictions_are_counted_among_the_annotations_seen_most_clearly() -> None:

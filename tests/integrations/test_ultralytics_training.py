@@ -538,3 +538,18 @@ def test_the_schedule_is_a_share_of_the_epochs_and_then_regular() -> None:
     for wrong in ({"warm_up": 1.0}, {"warm_up": -0.1}, {"every": 0}):
         with pytest.raises(UsageError, match="expected a"):
             attaching.UpdateSchedule(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "message"),
+    [
+        ("yolov8n.yaml", "nowhere/data.yaml", r"nowhere/data\.yaml.*: no such file or folder"),
+        ("nomodel.yaml", None, r"no model nomodel\.yaml, and there is no such file"),
+    ],
+)
+def test_a_wrong_model_or_dataset_of_the_command_is_named(
+    noisy: Noisy, tmp_path: Path, model: str, data: str | None, message: str
+) -> None:
+    with pytest.raises(BoxmendError, match=message):
+        mending.train(model, data or noisy.yaml, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

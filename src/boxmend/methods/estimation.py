@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from boxmend.data.label_noise_model import LABEL_NOISE_MODEL as SHARED
 from boxmend.methods.equations import (
     NoiseModel,
     fit_noise_model,
@@ -26,9 +27,9 @@ class EstimationConstants:
     # runs with known noise; see docs/method.md.
     memorised_share: float = 0.12
     max_memorised_share: float = 0.2
-    lost_class_max_share: float = 0.5  # found share of a class over the share that T implies
-    min_eigenvalue: float = 0.1  # of T; below it labels carry almost no information
-    min_class_annotations: int = 10  # with fewer no class counts as lost
+    lost_class_max_share: float = SHARED.lost_class_max_share
+    min_eigenvalue: float = SHARED.min_eigenvalue
+    min_class_annotations: int = SHARED.min_class_annotations
     min_confusion_share: float = 0.05  # of a label's annotations; rarer confusions are not listed
     # Weight of the annotated box by box noise, interpolated linearly.
     raw_share_by_noise: tuple[tuple[float, float], ...] = ((0.0, 1.0), (0.2, 0.5), (0.4, 0.375))

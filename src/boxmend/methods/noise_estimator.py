@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boxmend.data.label_noise_model import LABEL_NOISE_MODEL as SHARED
 from boxmend.detector import Proposals
 from boxmend.errors import UsageError
 from boxmend.methods import equations, estimation, votes
@@ -24,11 +25,11 @@ UNKNOWN_BOUNDS = (0.0, 1.0)  # of a rate that was not measured
 class NoiseEstimatorConstants:
     """The limits from which on an estimate counts, and from which on it no longer falls."""
 
-    negligible_rate: float = 0.02  # an estimate below it counts as no noise
+    negligible_rate: float = SHARED.negligible_rate
     first_lost_epoch: int = 1  # in the first epoch no class is predicted reliably
     first_firm_epoch: int = 2  # from the third epoch on estimates no longer fall
-    prescreen_max_interval: float = 0.1  # width; with a wider one the prescreen is not used
-    prescreen_max_doubt: float = 0.6  # expected errors after relabelling, over the rate
+    prescreen_max_interval: float = SHARED.prescreen_max_interval
+    prescreen_max_doubt: float = SHARED.prescreen_max_doubt
 
 
 ESTIMATOR = NoiseEstimatorConstants()

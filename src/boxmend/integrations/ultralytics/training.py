@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ultralytics import YOLO
 
+from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
 from boxmend.integrations.ultralytics.attaching import attach
 from boxmend.repair.mender import MenderSettings
@@ -39,8 +40,12 @@ def train(
         raise UsageError(f"the model is {model}; expected a .yaml or .pt file, like yolo11n.yaml")
     options = options or YoloOptions()
     folder = Path(out).absolute()
-    yolo = YOLO(model)
-    mending = attach(yolo, folder, settings)
+    dataset = load(f"{data}:train")  # its errors say more than those of Ultralytics
+    try:
+        yolo = YOLO(model)
+    except FileNotFoundError as error:
+        raise UsageError(f"Ultralytics has no model {model}, and there is no such file") from error
+    mending = attach(yolo, folder, settings, dataset=dataset)
     yolo.train(
         data=str(data),
         epochs=options.epochs,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from boxmend.data.label_noise_model import LABEL_NOISE_MODEL as SHARED
 from boxmend.methods.equations.evidence import TINY
 
 
@@ -21,17 +22,16 @@ from boxmend.methods.equations.evidence import TINY
 class LabelNoiseConstants:
     """Ranges, priors and limits of the fits."""
 
-    max_rate: float = 0.95
-    tau_range: tuple[float, float] = (0.1, 10.0)
+    max_rate: float = SHARED.max_rate
+    tau_range: tuple[float, float] = SHARED.tau_range
     prior_rate: float = 0.3  # of the pseudo-annotations
-    prior_annotations: float = 4.0  # pseudo-annotations that decide where annotations are few
-    prior_annotations_per_class: float = 10.0  # the same for each row of a full matrix
+    prior_annotations: float = SHARED.prior_annotations
+    prior_annotations_per_class: float = SHARED.prior_annotations_per_class
     em_rounds: int = 100  # of expectation and maximisation
-    num_alternations: int = 3  # fits of matrix and tau in turn; both converge within three
-    em_rounds_per_alternation: int = 40
-    min_entry: float = 1e-6  # initial T[c, y]; an entry that starts at 0 would stay 0
-    # Half of the 95 % quantile of chi squared with one degree of freedom.
-    interval_drop: float = 1.92
+    num_alternations: int = SHARED.num_alternations
+    em_rounds_per_alternation: int = SHARED.em_rounds_per_alternation
+    min_entry: float = SHARED.min_entry
+    interval_drop: float = SHARED.interval_drop
     max_annotations: int = 50_000  # enough to determine the rate to 0.002
 
 

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from boxmend.data.label_noise_model import LABEL_NOISE_MODEL as SHARED
 from boxmend.data.types import Floats, Rows, Singles
 from boxmend.repair.mender.posteriors import TINY, softmax, take_columns
 
@@ -21,14 +22,14 @@ from boxmend.repair.mender.posteriors import TINY, softmax, take_columns
 class FitConstants:
     """Ranges, priors and limits of the fits."""
 
-    max_rate: float = 0.95
-    tau_range: tuple[float, float] = (0.1, 10.0)
-    prior_annotations: float = 4.0  # pseudo-annotations that decide where annotations are few
-    prior_annotations_per_class: float = 10.0  # the same for each row of a full matrix
-    num_alternations: int = 3  # fits of matrix and tau in turn
-    em_rounds_per_alternation: int = 40
-    min_entry: float = 1e-6  # initial T[c, y]; an entry that starts at 0 would stay 0
-    interval_drop: float = 1.92  # half of the 95 % quantile of chi squared
+    max_rate: float = SHARED.max_rate
+    tau_range: tuple[float, float] = SHARED.tau_range
+    prior_annotations: float = SHARED.prior_annotations
+    prior_annotations_per_class: float = SHARED.prior_annotations_per_class
+    num_alternations: int = SHARED.num_alternations
+    em_rounds_per_alternation: int = SHARED.em_rounds_per_alternation
+    min_entry: float = SHARED.min_entry
+    interval_drop: float = SHARED.interval_drop
     max_entries: int = 1_000_000  # of p [n, C] in a fit
     num_tau_points: int = 17  # of the first search, on a logarithmic scale
     confident_shares: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0)  # of the annotations of a class
@@ -185,9 +186,9 @@ def find_lost_classes(found: Floats, labels: Rows, transition: Floats) -> Rows:
 class LostClassConstants:
     """When a class counts as lost, as in `boxmend.methods.estimation`."""
 
-    max_share: float = 0.5  # found share of a class over the share that T implies
-    min_eigenvalue: float = 0.1  # of T; below it labels carry almost no information
-    min_annotations: int = 10  # with fewer no class counts as lost
+    max_share: float = SHARED.lost_class_max_share
+    min_eigenvalue: float = SHARED.min_eigenvalue
+    min_annotations: int = SHARED.min_class_annotations
 
 
 LOST = LostClassConstants()

@@ -11,6 +11,7 @@ import numpy as np
 
 from boxmend.data.arguments import refuse_rows, to_floats
 from boxmend.data.dataset import Dataset
+from boxmend.data.label_noise_model import LABEL_NOISE_MODEL as SHARED
 from boxmend.data.types import Rows, Singles
 from boxmend.errors import UsageError
 from boxmend.repair.mender.label_noise import LabelNoise, fit_label_noise, sample_rows
@@ -25,9 +26,9 @@ SUM_TOLERANCE = 0.01  # by which the probabilities of a row may add up to anothe
 class PrescreenLimits:
     """When a prescreen is informative enough, as for `mend`."""
 
-    max_interval: float = 0.1  # width of the interval of the label noise
-    max_doubt: float = 0.6  # expected errors after relabelling, over the rate
-    negligible_rate: float = 0.02  # of label noise; below it doubts do not matter
+    max_interval: float = SHARED.prescreen_max_interval
+    max_doubt: float = SHARED.prescreen_max_doubt
+    negligible_rate: float = SHARED.negligible_rate
 
 
 LIMITS = PrescreenLimits()
