@@ -1,0 +1,181 @@
+"""What the benchmarks of trainings outside boxmend share: options, noisy data and lines of results.
+
+Each of these scripts trains one detector on VOC with known noise, with or without a `Mender`, and
+appends a line like those of `boxmend bench run` to the file `--out`.
+"""
+
+import argparse
+import contextlib
+import json
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import boxmend
+from boxmend.bench.grids.cells import Cell
+from boxmend.bench.grids.outcomes import (
+    COCO_FIGURES,
+    ESTIMATED_RATES,
+    VOC_FIGURES,
+    source_hash,
+)
+from boxmend.bench.grids.results import Data, Noise, Result, append_result
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.locks import wait_for_lock
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.noise import disturb
+from boxmend.repair.trained_runs import TrainedRun
+from boxmend.runs.opening import open_run_with_history
+from boxmend.scoring.corrections import assess, known_truth
+from boxmend.training.evaluation import Evaluation
+
+PACKAGES = ("boxmend", "torch", "torchvision", "numpy", "ultralytics", "opencv-python-headless")
+METHODS = ("baseline", "mender")
+
+
+@dataclass(frozen=True)
+class NoisyData:
+    """The data of a training: the truth, the annotations to train on, and the data to score on."""
+
+    clean: Dataset
+    noisy: Dataset
+    val: Dataset
+
+
+@dataclass
+class Stopwatch:
+    """The seconds that parts of a training took, by name."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @contextlib.contextmanager
+    def measure(self, name: str) -> Iterator[None]:
+        """Add the time of a `with` block to the seconds of a part."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that all trainers share."""
+    parser.add_argument("voc", help="folder in VOC's layout")
+    parser.add_argument("--work", type=Path, required=True, help="folder of the data and runs")
+    parser.add_argument("--out", type=Path, required=True, help="file to append the line to")
+    parser.add_argument("--method", choices=METHODS, default="baseline")
+    parser.add_argument("--labels", help="noise of the labels, such as symmetric:0.4")
+    parser.add_argument("--boxes", help="noise of the boxes, such as uniform:0.4")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise and of the training")
+    parser.add_argument("--train-split", default="trainval")
+    parser.add_argument("--test-split", default="test")
+    parser.add_argument("--prescreen", help="ResNet-50 weights; with it, labels are prescreened")
+    parser.add_argument("--settings", type=json.loads, default={}, help="JSON of MenderSettings")
+
+
+def get_cell(options: argparse.Namespace) -> Cell:
+    """Return the cell of a training; its variant names the settings that are not the defaults."""
+    variant = tuple(sorted(options.settings.items()))
+    if options.method == "mender" and options.prescreen is None:
+        variant = (*variant, ("prescreen", "off"))
+    return Cell(options.labels, options.boxes, options.method, variant, options.seed)
+
+
+def load_data(options: argparse.Namespace) -> NoisyData:
+    """Load the data of a training and add its noise, which depends on the seed alone."""
+    clean = boxmend.load(f"{options.voc}:{options.train_split}")
+    cell = get_cell(options)
+    noisy = clean if cell.is_clean else disturb(clean, cell.noise).dataset
+    return NoisyData(clean, noisy, boxmend.load(f"{options.voc}:{options.test_split}"))
+
+
+def load_prescreen(options: argparse.Namespace, dataset: Dataset) -> NDArray[np.float32] | None:
+    """Return the probabilities of a prescreen, which is made once for equal annotations."""
+    if options.prescreen is None:
+        return None
+    path = options.work / f"prescreen-{fingerprint(dataset)[:16]}.npy"
+    options.work.mkdir(parents=True, exist_ok=True)
+    with wait_for_lock(path.with_suffix(".lock")):
+        if not path.is_file():
+            np.save(path, boxmend.prescreen(dataset, weights=options.prescreen))
+    probabilities: NDArray[np.float32] = np.load(path)
+    return probabilities
+
+
+def append_line(
+    options: argparse.Namespace,
+    trainer: str,
+    data: NoisyData,
+    evaluation: Evaluation,
+    stopwatch: Stopwatch,
+    mended: tuple[TrainedRun, Dataset] | None = None,
+) -> None:
+    """Append the line of a finished training to `--out`; `trainer` becomes its scale.
+
+    `mended` is the run of the `Mender` and its dataset, whose annotations are scored by the truth.
+    """
+    cell = get_cell(options)
+    noise = Noise(cell.labels, cell.boxes, 0 if cell.is_clean else cell.seed)
+    settings = {name: str(value) for name, value in vars(options).items() if name != "settings"}
+    result = Result(
+        cell=cell.name,
+        scale=trainer,
+        noise=noise,
+        method=cell.method,
+        variant=dict(cell.variant),
+        seed=cell.seed,
+        settings={**settings, **options.settings, "seconds": dict(stopwatch.seconds)},
+        data=Data(
+            fingerprint(data.clean),
+            fingerprint(data.noisy),
+            fingerprint(data.val),
+            {
+                "train": [f"{Path(options.voc).name}:{options.train_split}"],
+                "val": [f"{Path(options.voc).name}:{options.test_split}"],
+            },
+        ),
+        versions=_find_versions(),
+        code=source_hash(),
+        hardware=torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
+        started=stopwatch.started,
+        seconds=round(stopwatch.seconds["train"], 1),
+        scores={
+            **{name: evaluation.figures.get(name) for name in VOC_FIGURES},
+            **{name: evaluation.figures.get(coco) for coco, name in COCO_FIGURES.items()},
+        },
+        mending=None if mended is None else _assess(*mended, data),
+        estimates=None if mended is None else _find_estimates(mended[0]),
+    )
+    append_result(options.out, result)
+    figures = {name: round(value or 0.0, 4) for name, value in result.scores.items()}
+    print(json.dumps({"cell": cell.name, "seconds": result.seconds, **figures}))
+
+
+def _assess(run: TrainedRun, dataset: Dataset, data: NoisyData) -> dict[str, Any]:
+    """Return the scores of the annotations that a `Mender` leaves."""
+    opened = open_run_with_history(run.path, dataset)
+    return assess(opened, known_truth(data.clean, opened.dataset)).to_json()
+
+
+def _find_estimates(run: TrainedRun) -> dict[str, float | None] | None:
+    """Return the noise that a `Mender` estimates, with its interval."""
+    noise = run.summary().get("noise") or {}
+    names = [f"{rate}{end}" for rate in ESTIMATED_RATES for end in ("", "_low", "_high")]
+    return {name: noise[name] for name in names if name in noise} or None
+
+
+def _find_versions() -> dict[str, str]:
+    """Return the versions of the packages that are installed."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
