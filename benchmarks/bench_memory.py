@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_data import make_file
 
 import boxmend
+from bench_data import make_file
 from boxmend.data.dataset import Dataset
 from boxmend.methods.table import Mend
 from boxmend.runs.ledger import Entries, Judgement, Ledger

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from bench_audit import (
     ANNOTATIONS_PER_IMAGE,
     HEIGHT,
@@ -29,7 +30,6 @@ from bench_audit import (
     _random_boxes,
     _random_detections,
 )
-
 from boxmend import Dataset, Mender, MenderSettings, Predictions
 from boxmend.auditing.pairs import find_overlaps
 

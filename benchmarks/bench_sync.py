@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from bench_data import make_file
 
 import boxmend
+from bench_data import make_file
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.writing import WriteOptions, write

@@ -6,6 +6,7 @@ appends a line like those of `boxmend bench run` to the file `--out`.
 
 import argparse
 import contextlib
+import hashlib
 import json
 import platform
 import time
@@ -40,6 +41,11 @@ from boxmend.training.evaluation import Evaluation
 
 PACKAGES = ("boxmend", "torch", "torchvision", "numpy", "ultralytics", "opencv-python-headless")
 METHODS = ("baseline", "mender")
+SHARED_OPTIONS = (  # which a line has in other fields, or which are places of this machine
+    *("voc", "work", "out", "method", "labels", "boxes", "seed"),
+    *("train_split", "test_split", "device", "workers"),
+)
+MENDER_OPTIONS = ("prescreen", "settings", "warm_up", "every")
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,6 @@ def append_line(
     """
     cell = get_cell(options)
     noise = Noise(cell.labels, cell.boxes, 0 if cell.is_clean else cell.seed)
-    settings = {name: str(value) for name, value in vars(options).items() if name != "settings"}
     result = Result(
         cell=cell.name,
         scale=trainer,
@@ -132,7 +137,7 @@ def append_line(
         method=cell.method,
         variant=dict(cell.variant),
         seed=cell.seed,
-        settings={**settings, **options.settings, "seconds": dict(stopwatch.seconds)},
+        settings={**_describe_options(options), "seconds": dict(stopwatch.seconds)},
         data=Data(
             fingerprint(data.clean),
             fingerprint(data.noisy),
@@ -159,10 +164,33 @@ def append_line(
     print(json.dumps({"cell": cell.name, "seconds": result.seconds, **figures}))
 
 
+def _describe_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a trainer for its line, with the hashes of weights."""
+    known = {*SHARED_OPTIONS, *(set() if options.method == "mender" else MENDER_OPTIONS)}
+    described = {name: value for name, value in vars(options).items() if name not in known}
+    for name in {"prescreen", "weights"} & described.keys():
+        described[name] = _name_weights(described[name])
+    return described
+
+
+def _name_weights(path: str | None) -> str | None:
+    """Return the name of a file of weights and the start of its hash."""
+    if path is None:
+        return None
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return f"{Path(path).name} sha256:{digest[:16]}"
+
+
 def _assess(run: TrainedRun, dataset: Dataset, data: NoisyData) -> dict[str, Any]:
-    """Return the scores of the annotations that a `Mender` leaves."""
+    """Return the scores of the annotations that a `Mender` leaves.
+
+    A dataset without difficult objects is paired with the truth without them.
+    """
     opened = open_run_with_history(run.path, dataset)
-    return assess(opened, known_truth(data.clean, opened.dataset)).to_json()
+    clean = data.clean
+    if len(clean) != len(dataset):
+        clean = clean.take(~clean.is_ignored)
+    return assess(opened, known_truth(clean, opened.dataset)).to_json()
 
 
 def _find_estimates(run: TrainedRun) -> dict[str, float | None] | None:

@@ -1,28 +1,23 @@
 """Train an Ultralytics detector on noisy annotations, with or without mending, and score it.
 
-    python benchmarks/ultralytics_training.py VOC --work FOLDER [--mended] [--labels symmetric:0.4]
-        [--boxes uniform:0.4] [--noise-seed 0] [--model yolo11n.yaml] [--epochs 100] [--seed 0]
-        [--imgsz 320] [--batch 64] [--workers 16] [--cache ram] [--device 0] [--prescreen WEIGHTS]
-        [--out lines.jsonl]
+    python benchmarks/ultralytics_training.py VOC --work FOLDER --out lines.jsonl
+        [--method mender] [--labels symmetric:0.4] [--boxes uniform:0.4] [--seed 0]
+        [--prescreen resnet50.safetensors] [--settings '{"soft_labels": false}']
+        [--model yolov8n.yaml] [--epochs 60] [--imgsz 320] [--batch 64] [--workers 2]
 
 VOC is a folder in VOC's layout. Noise is added to its training split, difficult objects are left
-out, and the rest is written as YOLO into FOLDER, where equal noise is made once. The training
-starts from random weights. The last averaged weights are scored on the test split by the rules of
-VOC and COCO. The result is one line of JSON; with mending, it has the scores of the annotations.
-`--settings` is JSON for `MenderSettings`, `--train` JSON for `YOLO.train`. Ultralytics neither
-downloads nor sends anything.
+out, and the rest is written as YOLO into the work folder, where equal noise is made once. The
+training starts from random weights. The last averaged weights are scored on the test split by the
+rules of VOC and COCO, and a line of results is appended to a file. Ultralytics neither downloads
+nor sends anything.
 """
 
 import argparse
 import contextlib
 import json
 import os
-import platform
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +37,16 @@ from boxmend.detector.nms import suppress
 from boxmend.integrations import ultralytics as mending
 from boxmend.integrations.ultralytics.attaching import UpdateSchedule
 from boxmend.integrations.ultralytics.predicting import BatchDetections, Predictor
-from boxmend.runs.opening import open_run_with_history
-from boxmend.scoring.corrections import assess, known_truth
-from boxmend.training.evaluation import score
+from boxmend.training.evaluation import Evaluation, score
+from other_trainers import (
+    NoisyData,
+    Stopwatch,
+    add_options,
+    append_line,
+    get_cell,
+    load_data,
+    load_prescreen,
+)
 
 MIN_SCORE = 0.001  # of a detection that is scored, as in Ultralytics' own validation
 MAX_OVERLAP_IOU = 0.7
@@ -52,30 +54,30 @@ MAX_CANDIDATES, MAX_DETECTIONS = 1000, 300
 
 
 def main() -> None:
-    """Train and score once, and print the line of results."""
+    """Train and score once, and append the line of results."""
     options = _parse_options()
-    work = Path(options.work).absolute()
+    options.work = options.work.absolute()
     # The check of half precision would download weights.
     ultralytics.engine.trainer.check_amp = lambda model: True
-    train, test = make_data(options, work)
-    name = _name(options)
-    model = YOLO(options.model)
+    data = load_data(options)
+    train, test = write_data(options, data)
+    name = get_cell(options).name
+    model, stopwatch = YOLO(options.model), Stopwatch()
+    dataset = boxmend.load(f"{train / 'data.yaml'}:train")
     attached = None
-    if options.mended:
-        settings = boxmend.MenderSettings(**json.loads(options.settings))
-        dataset = boxmend.load(f"{train / 'data.yaml'}:train")
-        weights = options.prescreen
+    if options.method == "mender":
+        with stopwatch.measure("prescreen"):
+            prescreen = load_prescreen(options, dataset)
         attached = mending.attach(
             model,
-            work / "runs" / name,
-            settings,
+            options.work / "runs" / name,
+            boxmend.MenderSettings(**options.settings),
             dataset=dataset,
-            prescreen=boxmend.prescreen(dataset, weights=weights) if weights else None,
+            prescreen=prescreen,
             warm_up=options.warm_up,
             every=options.every,
         )
-    durations: dict[str, float] = {}
-    with _measure_seconds(durations, "train"), contextlib.redirect_stdout(sys.stderr):
+    with stopwatch.measure("train"), contextlib.redirect_stdout(sys.stderr):
         model.train(
             data=str(train / "data.yaml"),
             epochs=options.epochs,
@@ -85,55 +87,29 @@ def main() -> None:
             device=options.device,
             seed=options.seed,
             cache=options.cache or False,
-            project=str(work / "ultralytics"),
+            project=str(options.work / "ultralytics"),
             name=name,
             exist_ok=True,
             pretrained=False,
             val=False,
             plots=False,
             verbose=False,
-            **json.loads(options.train),
+            **options.train,
         )
-    with _measure_seconds(durations, "score"):
-        figures = score_on(model.trainer, boxmend.load(f"{options.voc}:{options.test_split}"), test)
-    line = {
-        "cell": name,
-        "options": vars(options),
-        "method": "mended" if options.mended else "baseline",
-        "scores": figures,
-        "seconds": {key: round(value, 1) for key, value in durations.items()},
-        "versions": _versions(),
-        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
-    }
-    if attached is not None:
-        line |= _describe_mending(attached, work)
-    text = json.dumps(line)
-    print(text)
-    if options.out:
-        with open(options.out, "a", encoding="utf-8") as file:
-            file.write(text + "\n")
+    with stopwatch.measure("score"):
+        evaluation = score_on(model.trainer, data.val, test)
+    mended = None if attached is None or attached.run is None else (attached.run, dataset)
+    append_line(options, f"{Path(options.model).stem}-voc320", data, evaluation, stopwatch, mended)
 
 
-def make_data(options: argparse.Namespace, work: Path) -> tuple[Path, Path]:
-    """Return the folders of the noisy training data and the test data in YOLO's format."""
-    work.mkdir(parents=True, exist_ok=True)
-    noise = f"{options.labels}-{options.boxes}-{options.noise_seed}".replace(":", "")
-    train, test = work / f"train-{noise}", work / "test"
-    with wait_for_lock(work / ".data.lock"):
-        voc = Path(options.voc)
-        if not train.is_dir():
-            dataset = boxmend.load(f"{voc}:{options.train_split}")
-            _write(dataset, work / "clean")
-            if options.labels != "none" or options.boxes != "none":
-                settings = boxmend.NoiseSettings(
-                    labels=None if options.labels == "none" else options.labels,
-                    boxes=None if options.boxes == "none" else options.boxes,
-                    seed=options.noise_seed,
-                )
-                dataset = boxmend.disturb(dataset, settings).dataset
-            _write(dataset, train)
-        if not test.is_dir():
-            _write(boxmend.load(f"{voc}:{options.test_split}"), test)
+def write_data(options: argparse.Namespace, data: NoisyData) -> tuple[Path, Path]:
+    """Write the noisy data and the test data in YOLO's format; return their folders."""
+    cell = get_cell(options)
+    train, test = options.work / f"train-{cell.noise_folder}", options.work / "test"
+    options.work.mkdir(parents=True, exist_ok=True)
+    with wait_for_lock(options.work / ".data.lock"):
+        _write(data.noisy, train)
+        _write(data.val, test)
     return train, test
 
 
@@ -149,12 +125,12 @@ def _write(dataset: Dataset, folder: Path) -> None:
     yaml.write_text(f"val: images/train\n{text}", encoding="utf-8")
 
 
-def score_on(trainer: Any, dataset: Dataset, folder: Path) -> dict[str, float | None]:
+def score_on(trainer: Any, dataset: Dataset, folder: Path) -> Evaluation:
     """Return the scores of a trainer's averaged weights on a dataset with images in `folder`."""
     predictor = Predictor(trainer, dataset, str(folder / "images" / "train"))
     found = predictor.detect(trainer, select_all_classes)
     detections = Detections(found.image_rows, found.labels, found.scores, found.boxes)
-    return score(detections, dataset).figures
+    return score(detections, dataset)
 
 
 def select_all_classes(output: Tensor) -> BatchDetections:
@@ -171,62 +147,19 @@ def select_all_classes(output: Tensor) -> BatchDetections:
     return BatchDetections(boxes, labels, scores, scores[..., None].expand(-1, -1, 0), keep)
 
 
-def _describe_mending(attached: mending.Mending, work: Path) -> dict[str, Any]:
-    """Return the scores of the annotations that a mended training leaves."""
-    assert attached.run is not None
-    opened = open_run_with_history(attached.out)
-    truth = known_truth(f"{work / 'clean' / 'data.yaml'}:train", opened.dataset)
-    metrics = attached.run.metrics
-    return {"mending": assess(opened, truth).to_json(), "last_update": metrics[len(metrics) - 1]}
-
-
-def _name(options: argparse.Namespace) -> str:
-    noise = f"{options.labels}-{options.boxes}-{options.noise_seed}".replace(":", "")
-    kind = f"mended-{options.tag}".rstrip("-") if options.mended else "baseline"
-    return f"{Path(options.model).stem}-{noise}-{kind}-{options.seed}"
-
-
-@contextlib.contextmanager
-def _measure_seconds(durations: dict[str, float], name: str) -> Iterator[None]:
-    start = time.perf_counter()
-    yield
-    durations[name] = time.perf_counter() - start
-
-
-def _versions() -> dict[str, str]:
-    names = ("boxmend", "ultralytics", "torch", "torchvision", "numpy", "opencv-python-headless")
-    found = {"python": platform.python_version()}
-    for name in names:
-        with contextlib.suppress(ImportError):
-            found[name] = version(name)
-    return found
-
-
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("voc", help="folder in VOC's layout")
-    parser.add_argument("--work", required=True, help="folder of the data and runs")
-    parser.add_argument("--out", help="file to append the line to")
-    parser.add_argument("--model", default="yolo11n.yaml")
-    parser.add_argument("--mended", action="store_true")
-    parser.add_argument("--labels", default="none")
-    parser.add_argument("--boxes", default="none")
-    parser.add_argument("--noise-seed", type=int, default=0)
-    parser.add_argument("--train-split", default="trainval")
-    parser.add_argument("--test-split", default="test")
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
+    add_options(parser)
+    parser.add_argument("--model", default="yolov8n.yaml")
+    parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--imgsz", type=int, default=320)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--cache", default="", help="ram or disk")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--cache", default="ram", help="ram or disk")
     parser.add_argument("--device", default="")
     parser.add_argument("--warm-up", type=float, default=UpdateSchedule.warm_up)
     parser.add_argument("--every", type=int, default=UpdateSchedule.every)
-    parser.add_argument("--prescreen", default="", help="weights of a ResNet-50, or default")
-    parser.add_argument("--settings", default="{}", help="JSON for MenderSettings")
-    parser.add_argument("--train", default="{}", help="JSON of other arguments of YOLO.train")
-    parser.add_argument("--tag", default="", help="name of these settings")
+    parser.add_argument("--train", type=json.loads, default={}, help="JSON for YOLO.train")
     return parser.parse_args()
 
 
