@@ -57,6 +57,20 @@ class NoisyData:
     val: Dataset
 
 
+@dataclass(frozen=True)
+class Mended:
+    """The run of a `Mender`, its dataset, and the same dataset with true labels and boxes."""
+
+    run: TrainedRun
+    dataset: Dataset
+    truth: Dataset
+
+    def assess(self) -> dict[str, Any]:
+        """Return the scores of the annotations that `apply` would write."""
+        opened = open_run_with_history(self.run.path, self.dataset)
+        return assess(opened, known_truth(self.truth, opened.dataset)).to_json()
+
+
 @dataclass
 class Stopwatch:
     """The seconds that parts of a training took, by name."""
@@ -122,11 +136,11 @@ def append_line(
     data: NoisyData,
     evaluation: Evaluation,
     stopwatch: Stopwatch,
-    mended: tuple[TrainedRun, Dataset] | None = None,
+    mended: Mended | None = None,
 ) -> None:
     """Append the line of a finished training to `--out`; `trainer` becomes its scale.
 
-    `mended` is the run of the `Mender` and its dataset, whose annotations are scored by the truth.
+    The annotations of `mended` are scored by the truth.
     """
     cell = get_cell(options)
     noise = Noise(cell.labels, cell.boxes, 0 if cell.is_clean else cell.seed)
@@ -156,8 +170,8 @@ def append_line(
             **{name: evaluation.figures.get(name) for name in VOC_FIGURES},
             **{name: evaluation.figures.get(coco) for coco, name in COCO_FIGURES.items()},
         },
-        mending=None if mended is None else _assess(*mended, data),
-        estimates=None if mended is None else _find_estimates(mended[0]),
+        mending=None if mended is None else mended.assess(),
+        estimates=None if mended is None else _find_estimates(mended.run),
     )
     append_result(options.out, result)
     figures = {name: round(value or 0.0, 4) for name, value in result.scores.items()}
@@ -179,18 +193,6 @@ def _name_weights(path: str | None) -> str | None:
         return None
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     return f"{Path(path).name} sha256:{digest[:16]}"
-
-
-def _assess(run: TrainedRun, dataset: Dataset, data: NoisyData) -> dict[str, Any]:
-    """Return the scores of the annotations that a `Mender` leaves.
-
-    A dataset without difficult objects is paired with the truth without them.
-    """
-    opened = open_run_with_history(run.path, dataset)
-    clean = data.clean
-    if len(clean) != len(dataset):
-        clean = clean.take(~clean.is_ignored)
-    return assess(opened, known_truth(clean, opened.dataset)).to_json()
 
 
 def _find_estimates(run: TrainedRun) -> dict[str, float | None] | None:

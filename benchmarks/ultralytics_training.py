@@ -39,6 +39,7 @@ from boxmend.integrations.ultralytics.attaching import UpdateSchedule
 from boxmend.integrations.ultralytics.predicting import BatchDetections, Predictor
 from boxmend.training.evaluation import Evaluation, score
 from other_trainers import (
+    Mended,
     NoisyData,
     Stopwatch,
     add_options,
@@ -98,7 +99,11 @@ def main() -> None:
         )
     with stopwatch.measure("score"):
         evaluation = score_on(model.trainer, data.val, test)
-    mended = None if attached is None or attached.run is None else (attached.run, dataset)
+    mended = None
+    if attached is not None:
+        assert attached.run is not None
+        truth = boxmend.load(f"{options.work / 'clean' / 'data.yaml'}:train")
+        mended = Mended(attached.run, dataset, truth)
     append_line(options, f"{Path(options.model).stem}-voc320", data, evaluation, stopwatch, mended)
 
 
@@ -108,6 +113,7 @@ def write_data(options: argparse.Namespace, data: NoisyData) -> tuple[Path, Path
     train, test = options.work / f"train-{cell.noise_folder}", options.work / "test"
     options.work.mkdir(parents=True, exist_ok=True)
     with wait_for_lock(options.work / ".data.lock"):
+        _write(data.clean, options.work / "clean")
         _write(data.noisy, train)
         _write(data.val, test)
     return train, test
