@@ -2,13 +2,15 @@
 
     python tools/add_results.py results.jsonl --to results/voc320.jsonl
 
-Failed cells are left out, and so are lines that the file has already. Addresses of data are
-shortened to their names, because the paths are private and hashes distinguish the data.
+Failed cells are left out, and so are lines that the file has already. Addresses of data and
+absolute paths in settings are shortened to their names, because the paths are private and hashes
+distinguish the data.
 """
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,20 +27,29 @@ def add_lines(sources: Sequence[Path], target: Path) -> tuple[int, int]:
                 left_out += 1
                 continue
             before.add(_key(result))
-            new.append(shorten_addresses(result))
+            new.append(shorten_paths(result))
     for result in new:
         append_result(target, result)
     return len(new), left_out
 
 
-def shorten_addresses(result: Result) -> Result:
-    """Return a result in which addresses of data are names."""
+def shorten_paths(result: Result) -> Result:
+    """Return a result in which addresses of data, and paths in settings, are names."""
     names = {
         name: [Path(address).name for address in addresses]
         for name, addresses in result.data.addresses.items()
     }
     data = msgspec.structs.replace(result.data, addresses=names)
-    return msgspec.structs.replace(result, data=data)
+    settings = _shorten_settings(result.settings)
+    return msgspec.structs.replace(result, data=data, settings=settings)
+
+
+def _shorten_settings(value: Any) -> Any:
+    """Return nested settings with the names of absolute paths instead of the paths."""
+    if isinstance(value, dict):
+        return {name: _shorten_settings(setting) for name, setting in value.items()}
+    is_path = isinstance(value, str) and Path(value).is_absolute()
+    return Path(value).name if is_path else value
 
 
 def _key(result: Result) -> tuple[str, str, str]:

@@ -34,10 +34,12 @@ from results_sections import (
     rates,
 )
 from results_tables import format_figure, format_metrics, format_share, format_table
+from results_trainers import TRAINERS, index_other_trainer, other_trainers
 
 PROJECT = Path(__file__).parent.parent
 PAGE = PROJECT / "docs" / "results.md"
 SCALE = "voc320"
+OTHER_TRAINERS_LINK = "[Other trainers](#mending-in-other-trainers) have tables of their own."
 WEIGHTS_LINK = "#data-and-weights"
 DATA_HEADING = "## Data and weights"
 SPLITS = ("trainval", "test")  # of the final comparison; other splits are for tuning
@@ -73,10 +75,18 @@ def page(project: Path) -> str:
     all_lines = _read_lines(project / "results")
     final = _final_lines(all_lines)
     lines = _effective_lines(final)
-    other_data = [(place, result) for place, result in all_lines if not _is_final(result)]
+    by_trainer = _group_by_trainer(all_lines)
+    lines_by_trainer = {scale: _effective_lines(group) for scale, group in by_trainer.items()}
+    trainers = other_trainers(lines_by_trainer)
+    other_data = [
+        (place, result)
+        for place, result in all_lines
+        if not (_is_final(result) or _is_of_trainer(result))
+    ]
     tried = project / "results" / "tried.md"
     parts = [
         _opening(lines),
+        OTHER_TRAINERS_LINK if trainers else "",
         _targets(lines),
         _missing(lines),
         _differences(lines),
@@ -85,10 +95,15 @@ def page(project: Path) -> str:
         mending(lines),
         rates(lines),
         cost(lines),
+        trainers,
         pictures(project),
         _adapt_links(tried.read_text(encoding="utf-8")) if tried.is_file() else "",
         _data_section(project / "results" / "README.md"),
         index(final, lines),
+        *(
+            index_other_trainer(scale, group, lines_by_trainer[scale])
+            for scale, group in by_trainer.items()
+        ),
         other_lines(other_data),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -112,10 +127,34 @@ def _final_lines(lines: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]
 
 def _is_final(result: Result) -> bool:
     """Return whether a result belongs to the final comparison, by its scale and splits."""
+    return result.scale == SCALE and _has_final_splits(result)
+
+
+def _is_of_trainer(result: Result) -> bool:
+    """Return whether a result belongs to the comparison of other trainers."""
+    return result.scale in TRAINERS and _has_final_splits(result)
+
+
+def _group_by_trainer(
+    lines: Sequence[tuple[str, Result]],
+) -> dict[str, list[tuple[str, Result]]]:
+    """Return the lines of other trainers by scale, without trainers that have no line."""
+    groups = {
+        scale: [
+            (place, result)
+            for place, result in lines
+            if result.scale == scale and _is_of_trainer(result)
+        ]
+        for scale in TRAINERS
+    }
+    return {scale: group for scale, group in groups.items() if group}
+
+
+def _has_final_splits(result: Result) -> bool:
     addresses = result.data.addresses
     data = [address for name in ("train", "val") for address in addresses.get(name, [])]
     splits = tuple(address.rpartition(":")[2] for address in data)
-    return result.scale == SCALE and splits == SPLITS
+    return splits == SPLITS
 
 
 def _effective_lines(final: Sequence[tuple[str, Result]]) -> Lines:

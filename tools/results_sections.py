@@ -91,7 +91,7 @@ def mending(lines: Lines) -> str:
     rows = []
     for (noise, method), group in sorted(groups.items(), key=lambda item: item[0][0]):
         figures = [
-            _mean_figure(group, place) + _published_figure(noise, method, name)
+            mean_figure(group, place) + _published_figure(noise, method, name)
             for name, place in MENDING_COLUMNS.items()
         ]
         cells = [result.cell for result in group]
@@ -117,18 +117,19 @@ def _group_results(results: Iterable[Result]) -> dict[tuple[str, str], list[Resu
     """Group results by noise and method with its variant, in the order of their lines."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        groups.setdefault(_split_cell(result), []).append(result)
+        groups.setdefault(split_cell(result), []).append(result)
     return groups
 
 
-def _split_cell(result: Result) -> tuple[str, str]:
+def split_cell(result: Result) -> tuple[str, str]:
     """Return the noise, and the method with its variant, from the name of the cell."""
     stem = result.cell.rpartition("-")[0]
     start = stem.index(f"-{result.method}")
     return stem[:start], stem[start + 1 :]
 
 
-def _mean_figure(results: Sequence[Result], place: str) -> str:
+def mean_figure(results: Sequence[Result], place: str) -> str:
+    """Return the mean of a figure over results in percent; empty if none has it."""
     figures = {
         result.seed: value for result in results if (value := get_figure(result, place)) is not None
     }
@@ -178,7 +179,7 @@ def cost(lines: Lines) -> str:
     """Return the section on seconds and speed, by method."""
     by_method: dict[str, list[Result]] = {}
     for result in lines.results:
-        by_method.setdefault(_split_cell(result)[1], []).append(result)
+        by_method.setdefault(split_cell(result)[1], []).append(result)
     rows = []
     for method, results in sorted(by_method.items()):
         speeds = [result.images_per_second for result in results if result.images_per_second]
@@ -210,6 +211,15 @@ def pictures(project: Path) -> str:
 
 def index(final: Sequence[tuple[str, Result]], lines: Lines) -> str:
     """Return the section that lists every line of the comparison with its scores."""
+    return f"""## Lines
+
+AP50 by both rules. "Code" is a hash of the source of boxmend; earlier lines do not have it.
+
+{index_table(final, lines)}"""
+
+
+def index_table(final: Sequence[tuple[str, Result]], lines: Lines) -> str:
+    """Return a table of lines with their scores, origins and states."""
     rows = []
     for place, result in final:
         values = [get_figure(result, f"voc_ap50_{rule}") for rule in ("area", "11point")]
@@ -222,11 +232,7 @@ def index(final: Sequence[tuple[str, Result]], lines: Lines) -> str:
         origin = [result.hardware, f"torch {result.versions.get('torch', '?')}", result.code]
         rows.append([place, f"`{result.cell}`", *scores, started, *origin, state])
     head = ["line", "cell", "area", "11 points", "started", "hardware", "versions", "code", ""]
-    return f"""## Lines
-
-AP50 by both rules. "Code" is a hash of the source of boxmend; earlier lines do not have it.
-
-{markdown_table(head, rows)}"""
+    return markdown_table(head, rows)
 
 
 def other_lines(lines: Sequence[tuple[str, Result]]) -> str:

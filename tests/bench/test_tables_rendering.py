@@ -134,6 +134,35 @@ def test_mixed_rows_are_marked_and_noted() -> None:
     assert r"Mixed (\*): hardware: one GPU in None-None-baseline-0" in text
 
 
+def with_codes(*codes: str) -> list[Result]:
+    """The results, and those of `mend` with these hashes of the source, seed by seed."""
+    return [
+        msgspec.structs.replace(one, code=codes[one.seed]) if one.method == "mend" else one
+        for one in results()
+    ]
+
+
+def test_the_legend_names_rows_with_a_mean_over_versions() -> None:
+    line = "Rows with a mean over results of different versions of boxmend (code): mend."
+    for codes in (("a1", "b2"), ("", "b2")):
+        table = make_table(get_layout("core"), with_codes(*codes))
+        assert line in to_plain(table)["legend"]
+        assert f"- {line}" in render_markdown(table).splitlines()
+        assert line in render_html(table).decode()
+    odd = with_codes("a1", "b2")
+    odd[0] = msgspec.structs.replace(odd[0], code="c3")  # clean, seed 0
+    assert f"{line[:-5]}clean; mend." in to_plain(make_table(get_layout("core"), odd))["legend"]
+
+
+def test_the_legend_names_no_row_whose_means_have_one_version_each() -> None:
+    alike = with_codes("a1", "a1")  # other rows have another one
+    apart = result("mend", 0.6, noise=("symmetric:0.4", None), code="b2")  # in another column
+    failed = result("mend", None, noise=BOTH, seed=2, code="c3", error="x")
+    for lines in (results(), alike, [*alike, apart], [*alike, failed]):
+        legend = to_plain(make_table(get_layout("core"), lines))["legend"]
+        assert not any("different versions" in line for line in legend)
+
+
 def test_hostile_texts_break_no_markdown() -> None:
     text = render_markdown(made(hardware=HOSTILE))
     assert "<script" not in text

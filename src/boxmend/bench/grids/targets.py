@@ -69,8 +69,8 @@ def evaluate_targets(results: Sequence[Result]) -> list[AccuracyTarget]:
 def _check_share(
     table: GridTable, noise: str, least: float, method: str = "mend"
 ) -> AccuracyTarget:
-    gain = _get_entry(table, method, noise).gain
-    what = f"the loss at {_format_noise(noise)}"
+    gain = get_entry(table, method, noise).gain
+    what = f"the loss at {format_noise(noise)}"
     if method == "mend":
         target = AccuracyTarget(f"`mend` recovers {what}", f"{100 * least:.0f} % or more")
     else:
@@ -81,8 +81,8 @@ def _check_share(
         return target
     return replace(
         target,
-        measured=_format_gain(gain, "%", "{:.1f}"),
-        cells=_list_cells(table, noise, gain, method, "baseline", "clean"),
+        measured=format_gain(gain, "%", "{:.1f}"),
+        cells=list_cells(table, noise, gain, method, "baseline", "clean"),
         is_reached=gain.value >= least,
         is_final=len(gain.seeds) >= MIN_SEEDS,
     )
@@ -91,10 +91,10 @@ def _check_share(
 def _check_published_goals(table: GridTable) -> Iterator[AccuracyTarget]:
     """Yield the shares of the paper as goals."""
     for noise in MIN_SHARES:
-        theirs = _get_entry(table, "mend-paper", noise).paper_gain
+        theirs = get_entry(table, "mend-paper", noise).paper_gain
         if theirs is not None:
             target = _check_share(table, noise, round(theirs, 2))
-            what = f"`mend` reaches the paper's share at {_format_noise(noise)}"
+            what = f"`mend` reaches the paper's share at {format_noise(noise)}"
             yield replace(target, what=what, is_goal=True)
 
 
@@ -103,14 +103,14 @@ def _check_harm(table: GridTable) -> AccuracyTarget:
         "`mend` does no harm on clean data",
         f"a loss below its standard error, or below {100 * MAX_HARM:.1f} AP50",
     )
-    clean, mend = (_get_entry(table, name, CLEAN_NOISE) for name in ("clean", "mend"))
+    clean, mend = (get_entry(table, name, CLEAN_NOISE) for name in ("clean", "mend"))
     gain = mean_difference(mend.values, clean.values)
     if gain.value is None:
         return target
     return replace(
         target,
-        measured=_format_gain(gain, "AP50", "{:+.1f}"),
-        cells=_list_cells(table, CLEAN_NOISE, gain, "mend", "clean"),
+        measured=format_gain(gain, "AP50", "{:+.1f}"),
+        cells=list_cells(table, CLEAN_NOISE, gain, "mend", "clean"),
         is_reached=-gain.value < max(MAX_HARM, gain.error or 0.0),
         is_final=len(gain.seeds) >= MIN_SEEDS,
     )
@@ -141,7 +141,7 @@ def _check_rivals(table: GridTable, results: Sequence[Result]) -> AccuracyTarget
     }
     return replace(
         target,
-        measured=f"{method} at {noise}: {_format_gain(gain, 'AP50', '{:+.1f}')}; largest lead "
+        measured=f"{method} at {noise}: {format_gain(gain, 'AP50', '{:+.1f}')}; largest lead "
         f"of {len(leads)}",
         cells=tuple(f"{noise}-{name}-{seed}" for name in (method, "mend") for seed in gain.seeds),
         is_reached=value <= MAX_LEAD,
@@ -197,25 +197,27 @@ def _check_rates(table: GridTable, results: Sequence[Result]) -> AccuracyTarget:
     )
 
 
-def _format_gain(gain: Gain, unit: str, number_format: str) -> str:
+def format_gain(gain: Gain, unit: str, number_format: str) -> str:
+    """Format a defined gain with its standard error, its unit and its number of seeds."""
     assert gain.value is not None
     error = "" if gain.error is None else f" ± {100 * gain.error:.1f}"
     return f"{number_format.format(100 * gain.value)}{error} {unit} ({len(gain.seeds)})"
 
 
-def _list_cells(table: GridTable, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
+def list_cells(table: GridTable, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
     """Return the cells of a comparison."""
-    cells = [cell for row in rows for cell in _get_entry(table, row, noise).cells]
+    cells = [cell for row in rows for cell in get_entry(table, row, noise).cells]
     return tuple(cell for cell in cells if int(cell.rpartition("-")[2]) in gain.seeds)
 
 
-def _get_entry(table: GridTable, row: str, column: str) -> TableEntry:
+def get_entry(table: GridTable, row: str, column: str) -> TableEntry:
+    """Return the entry of a row and a column by their names."""
     names = [column.name for column in table.layout.columns]
     lines = {layout_row.name: line for layout_row, line in table.lines()}
     return lines[row][names.index(column)]
 
 
-def _format_noise(noise: str) -> str:
+def format_noise(noise: str) -> str:
     """Format the noise label40-box20 as 40/20."""
     labels, _, boxes = noise.partition("-")
     return f"{labels.removeprefix('label')}/{boxes.removeprefix('box')}"

@@ -132,7 +132,22 @@ def make_legend(table: GridTable) -> list[str]:
         records = table.published
         rule = "" if records.metric == MENDING else f" {METRICS[records.metric]},"
         lines.append(f"In brackets: as published, {records.source};{rule} {records.data}.")
-    return lines
+    return [*lines, *_explain_mixed_versions(table)]
+
+
+def _explain_mixed_versions(table: GridTable) -> Iterator[str]:
+    """Yield a line that names the rows with a mean over results of different versions."""
+    codes = {result.cell: result.code for result in table.results if result.error is None}
+    rows = [
+        row.name
+        for row, line in table.lines()
+        if any(len({codes[cell] for cell in entry.cells}) > 1 for entry in line)
+    ]
+    if rows:
+        yield (
+            "Rows with a mean over results of different versions of boxmend (code): "
+            f"{'; '.join(rows)}."
+        )
 
 
 def describe_origin(table: GridTable) -> str:
