@@ -49,6 +49,18 @@ MAIN = replace(LAYOUTS["core"], only={"label0-box0": ("clean", "mend")})
 CHARTS = {"core": MAIN, "box-noise": LAYOUTS["box-noise"]}
 """Tables that the page also shows as charts."""
 FURTHER_TABLES = [name for name in LAYOUTS if name not in ("core", "coco", *MENDING_TABLES)]
+EXPLANATIONS = {
+    "equal-footing": """The main table compares methods as they are published, and they differ in
+more than the method: only the final model of `mend` has averaged weights, and `mend-paper` has the
+recipe of its paper (difficult objects as background, L1 box loss, RPN threshold 0.3, no limit on
+gradients) while `baseline` and `clean` have the common one. This table separates these parts from
+the methods: `baseline`, `clean` and the others with averaged weights, `baseline` and `clean` with
+the published recipe, and `mend-paper` with the common recipe. Below "Won back", a name in
+parentheses stands for the references: the same trainings are compared with `baseline` and `clean`
+of that kind. Three differences remain: `mend-paper` and `ca-bbc` are given the true noise rates,
+only `mend` has the prescreen, and only the settings of `mend` were chosen at these noises.""",
+}
+"""Why a further table exists, by its name."""
 PAPER_CONDITIONS = {
     "trained on": "VOC 2007+2012 trainval, 16,551 images",
     "scored on": "VOC 2007 test, 4,952 images",
@@ -367,16 +379,21 @@ area rule; "won back" is the share of the lost accuracy that is recovered.
 
 
 def _further_tables(lines: Lines) -> list[str]:
-    """Return the tables with lines that the main one does not have, and the names of the rest."""
+    """Return the tables with lines that the main one does not have, and the names of the rest.
+
+    A table with an explanation is included as soon as it has any line.
+    """
     main_cells = {result.cell for result in select_results(MAIN, lines.results)}
     parts, empty = [], []
     for name in FURTHER_TABLES:
         results = select_results(LAYOUTS[name], lines.results)
-        if not any(result.cell not in main_cells for result in results):
+        is_explained = bool(results) and name in EXPLANATIONS
+        if not is_explained and not any(result.cell not in main_cells for result in results):
             empty.append(name)
             continue
         table = make_table(LAYOUTS[name], lines.results)
         picture = f"{_picture(name)}\n\n" if name in CHARTS else ""
+        picture += f"{EXPLANATIONS[name]}\n\n" if name in EXPLANATIONS else ""
         body = format_table(table, lines, format_figure)
         parts.append(f"### {LAYOUTS[name].title}\n\n{picture}{body}")
         if LAYOUTS[name].compare == "share":

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Sequence
 
-from boxmend.bench.grids.table_spec import TableLayout
+from boxmend.bench.grids.table_spec import Row, TableLayout
 from boxmend.bench.grids.tables import GridTable, TableEntry, make_table, select_results
 from boxmend.bench.grids.wording import DASH, format_percent
 from results_sections import Lines, markdown_table
@@ -23,11 +23,11 @@ def format_table(
     rows = []
     for row, entries in table.lines():
         texts = [format_entry(entry, lines) for entry in entries]
-        if is_share and not any(texts):
+        if not any(texts) if is_share else row.is_share_only:
             continue
         cells = [cell for entry in entries for cell in entry.cells]
         if is_share:
-            cells = _share_cells(table, entries)
+            cells = _share_cells(table, row, entries)
         rows.append([f"`{row.name}`", *texts, lines.format_places(cells)])
     if not rows:
         return "Nothing to compare yet."
@@ -35,9 +35,9 @@ def format_table(
     return markdown_table(["", *titles, "lines"], rows)
 
 
-def _share_cells(table: GridTable, entries: Sequence[TableEntry]) -> list[str]:
-    """List the cells behind the shares of a row: its own, and those of baseline and clean."""
-    references = [other for row, other in table.lines() if row.name in ("baseline", "clean")]
+def _share_cells(table: GridTable, row: Row, entries: Sequence[TableEntry]) -> list[str]:
+    """List the cells behind the shares of a row: its own, and those of its references."""
+    references = [line for other, line in table.lines() if other.name in row.references]
     return [
         cell
         for number, entry in enumerate(entries)
@@ -84,7 +84,8 @@ def _format_our_share(entry: TableEntry) -> str:
 def format_metrics(layout: TableLayout, lines: Lines, without: Collection[str] = ()) -> str:
     """Return AP50, AP and AP75 of a table row by row, with the shares won back by AP50 and AP.
 
-    Entries whose cells are all in `without` are left out. Empty if no line has AP.
+    Entries whose cells are all in `without` are left out, except shares by other references. Empty
+    if no line has AP.
     """
     selected = select_results(layout, lines.results)
     known = {name for result in selected for name in result.scores}
@@ -96,9 +97,12 @@ def format_metrics(layout: TableLayout, lines: Lines, without: Collection[str] =
         for number, row in enumerate(layout.rows):
             entries = [table.entries[number][place] for table in tables]
             cells = entries[0].cells
-            if not cells or row.figure or all(cell in without for cell in cells):
+            is_known = all(cell in without for cell in cells)
+            if row.is_share_only:
+                is_known = not any(_format_our_share(entry) for entry in entries)
+            if not cells or row.figure or is_known:
                 continue
-            figures = [_format_ours(entry, lines) for entry in entries]
+            figures = ["" if row.is_share_only else _format_ours(entry, lines) for entry in entries]
             shares = [_format_our_share(entry) for entry in entries[:2]]
             places = lines.format_places(cells)
             rows.append([column.title, f"`{row.name}`", *figures, *shares, places])

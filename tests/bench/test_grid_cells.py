@@ -1,5 +1,6 @@
 """Cells: their names, which of them a table has, and what each is trained with."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,17 @@ from boxmend.bench.grids.cells import Cell, choose_cells, list_table_cells, vari
 from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.planning import GridRequest, make_plan
 from boxmend.bench.grids.scales import SCALES, cell_settings, find_sources, fit_layout
-from boxmend.bench.grids.table_spec import TRUE_RATE, TWICE_EPOCHS
+from boxmend.bench.grids.table_spec import (
+    AVERAGED_WEIGHTS,
+    COMMON_RECIPE,
+    PUBLISHED_RECIPE,
+    TRUE_RATE,
+    TWICE_EPOCHS,
+    Variant,
+)
 from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
+from boxmend.runs.settings.training import METHOD_SECTIONS
 
 
 @pytest.mark.parametrize(
@@ -41,6 +50,27 @@ from boxmend.errors import UsageError
         (
             Cell(None, None, "mend", (("mend.raw_box_share", 0.4),), 0),
             "label0-box0-mend~rawboxshare0.4-0",
+        ),
+        (
+            Cell(None, None, "ca-bbc", (("optimisation.average_decay", 0.998),), 0),
+            "label0-box0-ca-bbc~average-0",
+        ),
+        (
+            Cell(None, None, "ca-bbc", (("optimisation.average_decay", 0.9),), 0),
+            "label0-box0-ca-bbc~averagedecay0.9-0",
+        ),
+        (
+            Cell(None, None, "baseline", tuple(PUBLISHED_RECIPE.items()), 0),
+            "label0-box0-baseline~published-0",
+        ),
+        (
+            Cell(
+                None,
+                None,
+                "mend-paper",
+                (*COMMON_RECIPE.items(), *AVERAGED_WEIGHTS.items(), ("published.alpha", 0.3)),
+            ),
+            "label0-box0-mend-paper~common+average+alpha0.3-0",
         ),
     ],
 )
@@ -135,6 +165,43 @@ def test_the_scale_paper_leaves_mend_what_it_is_on_the_same_footing() -> None:
     for one in (ours, theirs):
         assert (one.image_size, one.epochs, one.batch_size) == ("600/1000", 12, 16)
         assert (one.proposals, one.pre_nms, one.rois) == (1000, 2000, 512)
+
+
+def shared_settings(method: str, recipe: Variant | None = None) -> dict[str, object]:
+    """The settings of a cell that all methods have and that do not name the method."""
+    cell = Cell("symmetric:0.4", None, method, tuple((recipe or {}).items()))
+    settings = asdict(cell_settings(cell, SCALES["voc320"], None, {}))
+    sections = (*METHOD_SECTIONS.values(), "method", "preset", "label_noise", "box_noise")
+    return {name: value for name, value in settings.items() if name not in sections}
+
+
+def test_a_recipe_makes_the_settings_of_two_methods_equal() -> None:
+    baseline, published = shared_settings("baseline"), shared_settings("mend-paper")
+    assert baseline == shared_settings("ca-bbc") == shared_settings("oa-mil") != published
+    assert shared_settings("baseline", PUBLISHED_RECIPE) == published
+    assert shared_settings("mend-paper", COMMON_RECIPE) == baseline
+    averaged = shared_settings("mend")
+    for method in ("baseline", "ca-bbc", "oa-mil"):
+        assert shared_settings(method, AVERAGED_WEIGHTS) == averaged != baseline
+    assert shared_settings("mend-paper", {**COMMON_RECIPE, **AVERAGED_WEIGHTS}) == averaged
+
+
+def test_equal_footing_shares_its_plain_cells_and_limits_expensive_ones() -> None:
+    cells = list_table_cells(get_layout("equal-footing"), (0,))
+    plain = {cell.name for cell in cells if not cell.variant}
+    others = [*list_table_cells(get_layout("core"), (0,))]
+    others += list_table_cells(get_layout("rivals"), (0,))
+    assert plain <= {cell.name for cell in others}
+    assert {cell.name for cell in cells if cell.variant} == {
+        *(f"label0-box0-baseline~{word}-0" for word in ("average", "published")),
+        *(
+            f"{noise}-baseline~{word}-0"
+            for noise in ("label40-box40", "label20-box20", "label40-box0", "label0-box40")
+            for word in ("average", "published")
+        ),
+        *(f"label40-box40-mend-paper~{word}-0" for word in ("common", "common+average")),
+        *(f"label40-box40-{method}~average-0" for method in ("ca-bbc", "oa-mil")),
+    }
 
 
 def test_twice_the_epochs_are_twice_those_that_are_set() -> None:

@@ -68,7 +68,21 @@ def test_references_go_first_and_then_the_longest_trainings() -> None:
     assert ordered.index("label0-box40-mend-1") < ordered.index("label40-box40-co-teaching-1")
 
 
-def test_box_noise_and_missing_annotations_are_first_within_priority_3() -> None:
+def test_cells_on_equal_footing_are_first_within_priority_3() -> None:
+    cells = list_table_cells(get_layout("equal-footing"), (0, 1))
+    cells += list_table_cells(get_layout("box-noise"), (0,))
+    ordered = names(with_priority(sort_by_priority(cells), [3]))
+    noises = ("label0-box0", "label40-box40", "label20-box20", "label40-box0", "label0-box40")
+    assert ordered[:14] == [
+        *(f"{noise}-baseline~average-0" for noise in noises),
+        *(f"{noise}-baseline~published-0" for noise in noises),
+        *("label40-box40-ca-bbc~average-0", "label40-box40-oa-mil~average-0"),
+        *("label40-box40-mend-paper~common-0", "label40-box40-mend-paper~common+average-0"),
+    ]
+    assert ordered[14].startswith("label0-oamil")
+
+
+def test_box_noise_and_missing_annotations_follow_within_priority_3() -> None:
     every = (
         *list_table_cells(get_layout("presence"), (0, 1)),
         *list_table_cells(get_layout("box-noise"), (0,)),

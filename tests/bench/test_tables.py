@@ -10,7 +10,10 @@ from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.published_tables import all_published, get_published
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import (
+    AVERAGED_WEIGHTS,
+    COMMON_RECIPE,
     GIVEN_TRUE_RATES,
+    PUBLISHED_RECIPE,
     TRUE_RATE,
     TWICE_EPOCHS,
     cell_spec,
@@ -103,6 +106,88 @@ def test_a_row_is_compared_only_where_baseline_and_clean_are_there() -> None:
     assert at(make_table(get_layout("core"), results), "mend", "label40-box40").gain is None
     both = [*core_results(), result("mend", 0.61)]
     assert at(make_table(get_layout("core"), both), "mend", "label0-box0").gain is None
+
+
+def equal_footing_results(seed: int = 0, lead: float = 0.0) -> list[Result]:
+    """One seed at 40/40 in which every method with noise is ahead by `lead`."""
+    both = {**COMMON_RECIPE, **AVERAGED_WEIGHTS}
+    noisy = [
+        ("baseline", {}, 0.30),
+        ("baseline", AVERAGED_WEIGHTS, 0.42),
+        ("baseline", PUBLISHED_RECIPE, 0.35),
+        ("mend-paper", {}, 0.47 + lead),
+        ("mend-paper", COMMON_RECIPE, 0.44 + lead),
+        ("mend-paper", both, 0.48 + lead),
+        ("ca-bbc", AVERAGED_WEIGHTS, 0.50 + lead),
+        ("mend", {}, 0.60 + lead),
+    ]
+    return [
+        result("baseline", 0.70, seed=seed),
+        result("baseline", 0.72, seed=seed, variant=dict(AVERAGED_WEIGHTS)),
+        result("baseline", 0.65, seed=seed, variant=dict(PUBLISHED_RECIPE)),
+        *(
+            result(method, ap50, noise=BOTH, seed=seed, variant=dict(variant))
+            for method, variant, ap50 in noisy
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "share"),
+    [
+        ("baseline, averaged weights", 0.12 / 0.40),
+        ("baseline, published recipe", 0.05 / 0.40),
+        ("mend-paper", 0.17 / 0.40),
+        ("mend-paper (references of its recipe)", 0.12 / 0.30),  # from 0.35 to 0.65
+        ("mend-paper, common recipe", 0.14 / 0.40),
+        ("mend-paper, common recipe, averaged weights", 0.18 / 0.40),
+        ("mend-paper, common recipe, averaged weights (averaged references)", 0.06 / 0.30),
+        ("ca-bbc, averaged weights", 0.20 / 0.40),
+        ("ca-bbc, averaged weights (averaged references)", 0.08 / 0.30),  # from 0.42 to 0.72
+        ("mend", 0.30 / 0.40),
+        ("mend (averaged references)", 0.18 / 0.30),
+    ],
+)
+def test_a_row_is_compared_with_its_own_references(row: str, share: float) -> None:
+    made = make_table(get_layout("equal-footing"), equal_footing_results())
+    gain = at(made, row, "label40-box40").gain
+    assert gain is not None
+    assert gain.value == pytest.approx(share)
+
+
+def test_shares_by_other_references_have_their_errors_and_seeds() -> None:
+    second = [
+        one
+        for one in equal_footing_results(seed=1, lead=0.06)
+        if (one.method, one.variant) != ("baseline", {})
+    ]
+    made = make_table(get_layout("equal-footing"), [*equal_footing_results(), *second])
+    # 0.18 and 0.24 of 0.30 in both seeds: 0.7, and deviations of 0.1 / sqrt(2) from it.
+    gain = at(made, "mend (averaged references)", "label40-box40").gain
+    assert gain is not None
+    assert gain.value == pytest.approx(0.7)
+    assert gain.error == pytest.approx(0.1)
+    assert gain.seeds == (0, 1)
+    gain = at(made, "mend", "label40-box40").gain
+    assert gain is not None
+    assert gain.value == pytest.approx(0.75)
+    assert (gain.seeds, gain.left_out) == ((0,), (1,))
+
+
+def test_a_row_without_its_own_references_has_no_share() -> None:
+    results = [one for one in equal_footing_results() if one.variant != AVERAGED_WEIGHTS]
+    made = make_table(get_layout("equal-footing"), results)
+    assert at(made, "mend (averaged references)", "label40-box40").gain is None
+    assert at(made, "mend", "label40-box40").gain is not None
+    published = at(made, "mend-paper (references of its recipe)", "label40-box40").gain
+    assert published is not None
+
+
+def test_a_row_that_repeats_another_is_not_the_best() -> None:
+    alone = [one for one in equal_footing_results() if one.method == "mend"]
+    made = make_table(get_layout("equal-footing"), alone)
+    assert at(made, "mend (averaged references)", "label40-box40").values == {0: 0.60}
+    assert not any(entry.is_best for line in made.entries for entry in line)
 
 
 def test_a_metric_can_be_chosen_and_an_unknown_one_lists_those_that_exist() -> None:
@@ -248,6 +333,18 @@ def test_a_layout_is_sound(name: str) -> None:
         assert "baseline" in {row.name for row in one.rows}
     if one.compare == "share":
         assert one.rows[0].is_clean
+    for row in one.rows:
+        if one.compare == "share":
+            assert set(row.references) <= {other.name for other in one.rows}
+        if row.is_share_only:
+            repeated = [
+                other
+                for other in one.rows
+                if (other.method, other.variant) == (row.method, row.variant) and other != row
+            ]
+            assert len(repeated) == 1
+            for column in one.columns:
+                assert one.is_run(row, column) <= one.is_run(repeated[0], column)
     for asking in cell_specs(one):
         assert (asking.labels or "x:0").partition(":")[0] in ("symmetric", "pair", "x")
         assert (asking.boxes or "x:0").partition(":")[0] in ("uniform", "gaussian", "jitter", "x")

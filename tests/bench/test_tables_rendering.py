@@ -20,7 +20,7 @@ from boxmend.bench.grids.rendering import (
 )
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.statistics import Gain, SeedSummary
-from boxmend.bench.grids.table_spec import cell_specs
+from boxmend.bench.grids.table_spec import AVERAGED_WEIGHTS, cell_specs
 from boxmend.bench.grids.tables import GridTable, TableEntry, make_table
 from boxmend.bench.grids.wording import figure_texts, gain_texts
 from tests.bench.grid_results import result, result_of
@@ -281,6 +281,29 @@ def test_a_note_lists_missing_comparisons() -> None:
         "notes"
     ]
     assert not any(note.startswith("Not compared") for note in notes)
+
+
+def test_other_references_are_explained_and_noted_if_missing() -> None:
+    noise = ("symmetric:0.4", "uniform:0.4")
+    results = [
+        *(result("mend", 0.6, noise=noise), result("baseline", 0.3, noise=noise)),
+        *(result("baseline", 0.7), result("baseline", 0.72, variant=dict(AVERAGED_WEIGHTS))),
+    ]
+    text = render_markdown(make_table(get_layout("equal-footing"), results))
+    missing = "label 40, box 40: baseline, averaged weights not run yet."
+    assert f"Not compared at {missing}" in text
+    assert not lines_of(text, r"mend (averaged references)")
+    averaged = dict(AVERAGED_WEIGHTS)
+    results.append(result("baseline", 0.42, noise=noise, variant=averaged))
+    text = render_markdown(make_table(get_layout("equal-footing"), results))
+    assert "Not compared" not in text
+    (shares,) = lines_of(text, "mend (averaged references)")  # and no second row of figures
+    assert shares[1] == "60 (1)"  # (0.60 - 0.42) / (0.72 - 0.42)
+    assert 'References "baseline, averaged weights" and "clean, averaged weights": mend-pa' in text
+    rows = {
+        row["name"]: row for row in to_plain(make_table(get_layout("equal-footing"), []))["rows"]
+    }
+    assert rows["mend"]["references"] == ["baseline", "clean"]
 
 
 def test_the_origin_tells_how_many_cells_there_are_and_that_toys_are_toys() -> None:

@@ -6,6 +6,7 @@ label0-gaussian20-br-1          a standard deviation of 0.2
 label0-oamil40-disco-0          OA-MIL's box noise, `jitter` of `boxmend noise`
 label0-box0-missing20-mend-0    one annotation in five is missing
 label40-box40-mend-paper~N64-0  a variant, after the method
+label40-box40-ca-bbc~average-0  a variant of several settings, or of a value, that has a name
 label0-box0-baseline-0          the clean reference
 """
 
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from boxmend.bench.grids.table_spec import (
+    AVERAGED_WEIGHTS,
+    COMMON_RECIPE,
+    PUBLISHED_RECIPE,
     TRUE_RATE,
     TWICE_EPOCHS,
     TWO_STAGE,
@@ -38,6 +42,12 @@ SETTING_WORDS = {
     "mend.missing_min_score": "missing",
 }
 """The words for settings in names of cells; other settings use the last part of their name."""
+RECIPE_WORDS = {
+    "common": COMMON_RECIPE,
+    "published": PUBLISHED_RECIPE,
+    "average": AVERAGED_WEIGHTS,
+}
+"""The words for settings that have one name together if a variant has all of them."""
 MAX_LISTED_NAMES = 8  # in a message
 
 
@@ -162,10 +172,15 @@ def is_requested(cell: Cell, *, only: Sequence[str] = (), methods: Sequence[str]
 
 
 def variant_word(variant: Variant) -> str:
-    """Return a short name of a variant: N64, alpha0.3, known, x2; "" for an empty one."""
+    """Return a short name of a variant: N64, alpha0.3, known, average; "" for an empty one."""
     if dict(variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}:
         return "known"
-    return "+".join(_setting_word(name, value) for name, value in sorted(variant.items()))
+    rest, words = dict(variant), []
+    for word, recipe in RECIPE_WORDS.items():
+        if recipe.items() <= rest.items():
+            words.append(word)
+            rest = {name: value for name, value in rest.items() if name not in recipe}
+    return "+".join([*words, *(_setting_word(name, rest[name]) for name in sorted(rest))])
 
 
 def resolved_variant(

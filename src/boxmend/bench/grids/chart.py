@@ -20,7 +20,7 @@ from boxmend.web.charts.words import breadth
 MAX_PANELS_PER_LINE = 4
 _PANEL_WIDTH = 158.0
 _NUMBERS_WIDTH = 58.0  # to the right of a panel
-_MAX_NAME_WIDTH = 200.0
+_MAX_NAME_WIDTH = 520.0
 _TITLE_HEIGHT, _AXIS_HEIGHT = 30.0, 40.0  # above and below a line of panels
 _SHARE_RANGE = (-0.25, 1.15)  # values outside are arrows at the edge
 _MIN_SPAN = 0.02  # of differences; keeps small ones small

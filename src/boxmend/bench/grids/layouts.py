@@ -3,15 +3,24 @@
 They define the cells that a grid runs; `table_spec` has the types.
 """
 
+from dataclasses import replace
+
 from boxmend.bench.grids.table_spec import (
+    AVERAGED_WEIGHTS,
+    COMMON_RECIPE,
+    PUBLISHED_RECIPE,
     TRUE_RATE,
     TWICE_EPOCHS,
     TWO_STAGE,
     Column,
+    References,
     Row,
     TableLayout,
 )
 from boxmend.errors import UsageError
+
+AVERAGED = References("baseline, averaged weights", "clean, averaged weights")
+PUBLISHED = References("baseline, published recipe", "clean, published recipe")
 
 
 def get_layout(name: str) -> TableLayout:
@@ -68,6 +77,19 @@ def _vary_setting(
     return tuple(Row(f"{method}, {word} {value:g}", method, {setting: value}) for value in values)
 
 
+def _compare_with(row: Row, references: References, words: str) -> tuple[Row, Row]:
+    """Return a row, and one that shows its share by other references."""
+    name = f"{row.name} ({words})"
+    return row, replace(row, name=name, references=references, is_share_only=True)
+
+
+def _average_weights(row: Row) -> tuple[Row, Row]:
+    """Return the row of a method with averaged weights, with shares by both kinds of references."""
+    variant = {**row.variant, **AVERAGED_WEIGHTS}
+    averaged = replace(row, name=f"{row.name}, averaged weights", variant=variant)
+    return _compare_with(averaged, AVERAGED, "averaged references")
+
+
 def _box_stage_rows(method: str) -> tuple[Row, ...]:
     stages = {"raw": "noisy", "matched": "matched", "final": "final"}
     return tuple(
@@ -106,6 +128,24 @@ CORE_ROWS = (
     *_method_rows("br", "lr", "mend-paper", "mend"),
 )
 CORE_METHODS = ("clean", "baseline", "ca-bbc", "mend-paper", "mend")
+COMMON = Row("mend-paper, common recipe", "mend-paper", COMMON_RECIPE)
+EQUAL_FOOTING_ROWS = (
+    CLEAN,
+    Row("baseline", "baseline"),
+    Row(AVERAGED.clean, "baseline", AVERAGED_WEIGHTS, is_clean=True),
+    Row(AVERAGED.baseline, "baseline", AVERAGED_WEIGHTS),
+    Row(PUBLISHED.clean, "baseline", PUBLISHED_RECIPE, is_clean=True),
+    Row(PUBLISHED.baseline, "baseline", PUBLISHED_RECIPE),
+    *_compare_with(Row("mend-paper", "mend-paper"), PUBLISHED, "references of its recipe"),
+    *(COMMON, *_average_weights(COMMON)),
+    *(Row("ca-bbc", "ca-bbc"), *_average_weights(Row("ca-bbc", "ca-bbc"))),
+    *(Row("oa-mil", "oa-mil"), *_average_weights(Row("oa-mil", "oa-mil"))),
+    *_compare_with(Row("mend", "mend"), AVERAGED, "averaged references"),
+)
+EQUAL_FOOTING_NAMES = tuple(
+    row.name for row in EQUAL_FOOTING_ROWS if row.method == "baseline" or not row.variant
+)
+"""The rows to run at less noise than 40/40: without the variants of expensive methods."""
 
 _ALL_LAYOUTS = (
     TableLayout("table1", "Accuracy under label and box noise", PAPER_ORDER, TABLE1_ROWS),
@@ -139,6 +179,22 @@ _ALL_LAYOUTS = (
         (_noise_column(20, 20), _noise_column(40, 0), _noise_column(0, 40)),
         CORE_ROWS,
         records="table1",
+    ),
+    TableLayout(
+        "equal-footing",
+        "The methods on equal footing",
+        (
+            _noise_column(40, 40),
+            _noise_column(20, 20),
+            _noise_column(40, 0),
+            _noise_column(0, 40),
+            NOISE_FREE,
+        ),
+        EQUAL_FOOTING_ROWS,
+        only={
+            **dict.fromkeys(("label20-box20", "label40-box0", "label0-box40"), EQUAL_FOOTING_NAMES),
+            "label0-box0": ("clean", AVERAGED.clean, PUBLISHED.clean, "mend"),
+        },
     ),
     TableLayout(
         "no-harm",

@@ -4,8 +4,9 @@
          seeds of the clean reference, `baseline` and `mend`
     2    in this order: the second stage, the ablations at 40 %, known noise rates, 60 % label
          noise, pair and gaussian noise, and the methods that `core` omits in its other settings
-    3    all other cells: first OA-MIL's box noise, then missing and spurious annotations. `br`
-         without box noise and `lr` without label noise belong here too, since they do nothing
+    3    all other cells: first those on equal footing, then OA-MIL's box noise, then missing and
+         spurious annotations. `br` without box noise and `lr` without label noise belong here too,
+         since they do nothing
 
 Within a priority, references run before the methods that are compared with them, and long
 trainings before short ones. The length of a cell includes the cells that wait for it.
@@ -142,7 +143,7 @@ def _second_groups() -> tuple[frozenset[Cell], ...]:
 @cache
 def _third_groups() -> tuple[frozenset[Cell], ...]:
     """Return the groups that run before all other cells of priority 3."""
-    return _is_of_seed_0("box-noise"), _is_of_seed_0("presence")
+    return tuple(_is_of_seed_0(name) for name in ("equal-footing", "box-noise", "presence"))
 
 
 def _is_of_seed_0(name: str) -> frozenset[Cell]:

@@ -91,6 +91,7 @@ def to_plain(table: GridTable) -> dict[str, Any]:
                 "method": row.method,
                 "variant": dict(row.variant),
                 "is_reference": row.is_clean,
+                "references": list(row.references),
                 "entries": {
                     column.name: _to_plain_entry(table, row, column, entry)
                     for column, entry in zip(table.layout.columns, line, strict=True)
@@ -164,10 +165,12 @@ def _collect_texts(
 ) -> tuple[list[Column], list[tuple[str, Row, list[EntryTexts]]]]:
     """Return the columns with content, and the titles and entries of the rows.
 
-    With `gains` only rows that have a gain are included.
+    With `gains` only rows that have a gain are included, otherwise only rows that show figures.
     """
     known = []
     for number, (row, line) in enumerate(table.lines()):
+        if row.is_share_only and not gains:
+            continue
         texts = [to_texts(entry) for entry in line]
         if not gains or any(entry.to_line() for entry in texts):
             known.append((row_title(table, number), row, texts))

@@ -19,6 +19,7 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from boxmend.runs.settings import PublishedSettings
+from boxmend.runs.settings.presets import PRESETS, Preset
 
 TRUE_RATE = "true"
 """The value of label_noise or box_noise that stands for the true rate; 0 without noise."""
@@ -33,6 +34,39 @@ GIVEN_TRUE_RATES = frozenset(
 """Methods whose cells are given both true noise rates, as their papers assume."""
 
 Variant = Mapping[str, bool | int | float | str]
+
+
+def _list_recipe(preset: Preset) -> Variant:
+    """Return the settings of a preset that form the recipe of a training, by dotted names.
+
+    Numbers of proposals and RoIs belong to the scale, and averaged weights to AVERAGED_WEIGHTS.
+    """
+    return {
+        "box_loss": preset.box_loss,
+        "difficult": preset.difficult,
+        "optimisation.max_norm": preset.max_norm,
+        "rpn_low_quality": preset.rpn_low_quality,
+    }
+
+
+COMMON_RECIPE = _list_recipe(PRESETS["default"])
+"""The variant of the published method with the recipe of all other methods."""
+PUBLISHED_RECIPE = _list_recipe(PRESETS["paper"])
+"""The variant of another method with the recipe of the published method."""
+AVERAGED_WEIGHTS: Variant = {"optimisation.average_decay": PRESETS["default"].average_decay}
+"""The variant of another method with the averaged weights of `mend`."""
+
+
+class References(NamedTuple):
+    """The names of the two rows between which the share of a row is computed."""
+
+    baseline: str = "baseline"
+    """Without accuracy recovered: a share of 0; also the reference of differences."""
+    clean: str = "clean"
+    """Without accuracy lost: a share of 1."""
+
+
+PLAIN_REFERENCES = References()
 
 
 @dataclass(frozen=True)
@@ -65,6 +99,10 @@ class Row:
     mending.labels.noise_after."""
     is_apart: bool = False
     """Whether its published figures are of another detector, so that shares are not comparable."""
+    references: References = PLAIN_REFERENCES
+    """The rows with which it is compared."""
+    is_share_only: bool = False
+    """Whether another row shows its figures, and this one its share by other references."""
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,9 @@ def _make_entry(
 
 def _mark_best(layout: TableLayout, entries: list[list[TableEntry]]) -> None:
     """Mark the best rounded figure of each column, if it has more than one."""
-    rows = [number for number, row in enumerate(layout.rows) if is_rival(row)]
+    rows = [
+        number for number, row in enumerate(layout.rows) if is_rival(row) and not row.is_share_only
+    ]
     for column in range(len(layout.columns)):
         means = {
             number: round(ours.mean, MEAN_DIGITS)
@@ -182,7 +184,10 @@ def is_rival(row: Row) -> bool:
 
 
 def _add_comparisons(layout: TableLayout, entries: list[list[TableEntry]]) -> None:
-    """Add the recovered share, or the difference to baseline, to the entries of each rival."""
+    """Add the recovered share, or the difference to baseline, to the entries of each rival.
+
+    The references are those of its row.
+    """
     names = {row.name: number for number, row in enumerate(layout.rows)}
     if layout.compare == "none" or BASELINE not in names:
         return
@@ -190,12 +195,13 @@ def _add_comparisons(layout: TableLayout, entries: list[list[TableEntry]]) -> No
         if row.is_clean or row.figure is not None or row.name == BASELINE:
             continue
         for place in range(len(layout.columns)):
-            own, base = entries[number][place], entries[names[BASELINE]][place]
+            references = row.references
+            own, base = entries[number][place], entries[names[references.baseline]][place]
             if layout.compare == "difference":
                 gain = mean_difference(own.values, base.values)
                 entries[number][place] = replace(own, gain=gain if own.ours and base.ours else None)
                 continue
-            clean = entries[names["clean"]][place]
+            clean = entries[names[references.clean]][place]
             gain = recovered_share(own.values, base.values, clean.values)
             papers = (own.paper, base.paper, clean.paper)
             entries[number][place] = replace(

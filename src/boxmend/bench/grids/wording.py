@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.scales import SCALES
-from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, Row, cell_specs
+from boxmend.bench.grids.table_spec import (
+    GIVEN_TRUE_RATES,
+    PLAIN_REFERENCES,
+    References,
+    Row,
+    cell_specs,
+)
 from boxmend.bench.grids.tables import MENDING, GridTable, TableEntry, is_comparable, is_rival
 from boxmend.web.text import display_text
 
@@ -122,6 +128,7 @@ def make_legend(table: GridTable) -> list[str]:
             "± of shares and differences is their standard error by paired seeds; "
             f"{DASH}: not defined, noise cost less than a point or no seed is common."
         )
+    lines += _explain_references(table)
     lines.append(column_note(table))
     methods = dict.fromkeys(
         row.method for row in table.layout.rows if row.method in GIVEN_TRUE_RATES
@@ -148,6 +155,16 @@ def _explain_mixed_versions(table: GridTable) -> Iterator[str]:
             "Rows with a mean over results of different versions of boxmend (code): "
             f"{'; '.join(rows)}."
         )
+
+
+def _explain_references(table: GridTable) -> Iterator[str]:
+    """Yield a line for each pair of references other than `baseline` and `clean`."""
+    rows: dict[References, list[str]] = {}
+    for row in table.layout.rows:
+        if row.references != PLAIN_REFERENCES:
+            rows.setdefault(row.references, []).append(row.name)
+    for (baseline, clean), names in rows.items():
+        yield f'References "{baseline}" and "{clean}": {"; ".join(names)}.'
 
 
 def describe_origin(table: GridTable) -> str:
@@ -215,20 +232,31 @@ def _note_missing_figures(table: GridTable) -> Iterator[str]:
 
 def _note_missing_comparisons(table: GridTable) -> Iterator[str]:
     """Yield a note for each column that lacks the rows to compare with."""
-    sides = ["baseline", "clean"] if table.layout.compare == "share" else ["baseline"]
-    rows = {row.name: line for row, line in table.lines()}
-    if table.layout.compare == "none" or not all(side in rows for side in sides):
+    if table.layout.compare == "none":
         return
-    others = [line for row, line in table.lines() if is_rival(row) and row.name != "baseline"]
+    lines = {row.name: line for row, line in table.lines()}
+    rivals = [row for row in table.layout.rows if is_rival(row) and row.name != "baseline"]
     for number, column in enumerate(table.layout.columns):
+        sides = dict.fromkeys(
+            side
+            for row in rivals
+            if lines[row.name][number].ours is not None
+            for side in _list_references(table, row)
+        )
         missing = [
             side
             for side in sides
-            if rows[side][number].ours is None
+            if side in lines
+            and lines[side][number].ours is None
             and table.layout.is_run(_get_row(table, side), column)
         ]
-        if missing and any(line[number].ours for line in others):
+        if missing:
             yield f"Not compared at {column.title}: {' and '.join(missing)} not run yet."
+
+
+def _list_references(table: GridTable, row: Row) -> tuple[str, ...]:
+    """Return the names of the rows with which a row is compared."""
+    return row.references if table.layout.compare == "share" else (row.references.baseline,)
 
 
 def _get_row(table: GridTable, name: str) -> Row:
