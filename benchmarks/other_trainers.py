@@ -97,7 +97,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the noise and of the training")
     parser.add_argument("--train-split", default="trainval")
     parser.add_argument("--test-split", default="test")
-    parser.add_argument("--prescreen", help="ResNet-50 weights; with it, labels are prescreened")
+    parser.add_argument("--prescreen", type=Path, help="ResNet-50 weights to prescreen labels")
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON of MenderSettings")
 
 
@@ -187,12 +187,12 @@ def _describe_options(options: argparse.Namespace) -> dict[str, Any]:
     return described
 
 
-def _name_weights(path: str | None) -> str | None:
+def _name_weights(path: Path | None) -> str | None:
     """Return the name of a file of weights and the start of its hash."""
     if path is None:
         return None
-    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return f"{Path(path).name} sha256:{digest[:16]}"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return f"{path.name} sha256:{digest[:16]}"
 
 
 def _find_estimates(run: TrainedRun) -> dict[str, float | None] | None:
