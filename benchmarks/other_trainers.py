@@ -68,7 +68,7 @@ class Stopwatch:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that all trainers share."""
-    parser.add_argument("voc", help="folder in VOC's layout")
+    parser.add_argument("voc", type=Path, help="folder in VOC's layout")
     parser.add_argument("--work", type=Path, required=True, help="folder of the data and runs")
     parser.add_argument("--out", type=Path, required=True, help="file to append the line to")
     parser.add_argument("--method", choices=METHODS, default="baseline")
@@ -77,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the noise and of the training")
     parser.add_argument("--train-split", default="trainval")
     parser.add_argument("--test-split", default="test")
-    parser.add_argument("--prescreen", help="ResNet-50 weights; with it, labels are prescreened")
+    parser.add_argument("--prescreen", type=Path, help="ResNet-50 weights to prescreen labels")
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON of MenderSettings")
 
 
@@ -124,7 +124,8 @@ def append_line(
     """
     cell = get_cell(options)
     noise = Noise(cell.labels, cell.boxes, 0 if cell.is_clean else cell.seed)
-    settings = {name: str(value) for name, value in vars(options).items() if name != "settings"}
+    settings = {name: _to_setting(value) for name, value in vars(options).items()}
+    settings |= settings.pop("settings")  # of the Mender
     result = Result(
         cell=cell.name,
         scale=trainer,
@@ -132,14 +133,14 @@ def append_line(
         method=cell.method,
         variant=dict(cell.variant),
         seed=cell.seed,
-        settings={**settings, **options.settings, "seconds": dict(stopwatch.seconds)},
+        settings={**settings, "seconds": dict(stopwatch.seconds)},
         data=Data(
             fingerprint(data.clean),
             fingerprint(data.noisy),
             fingerprint(data.val),
             {
-                "train": [f"{Path(options.voc).name}:{options.train_split}"],
-                "val": [f"{Path(options.voc).name}:{options.test_split}"],
+                "train": [f"{options.voc.name}:{options.train_split}"],
+                "val": [f"{options.voc.name}:{options.test_split}"],
             },
         ),
         versions=_find_versions(),
@@ -157,6 +158,13 @@ def append_line(
     append_result(options.out, result)
     figures = {name: round(value or 0.0, 4) for name, value in result.scores.items()}
     print(json.dumps({"cell": cell.name, "seconds": result.seconds, **figures}))
+
+
+def _to_setting(value: Any) -> Any:
+    """Return the value of an option for a line of results; paths are private, names are not."""
+    if isinstance(value, bool | int | float | dict | None):
+        return value
+    return value.name if isinstance(value, Path) else str(value)
 
 
 def _assess(run: TrainedRun, dataset: Dataset, data: NoisyData) -> dict[str, Any]:
