@@ -20,15 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from other_trainers import (
-    Mended,
-    Stopwatch,
-    add_options,
-    append_line,
-    get_cell,
-    load_data,
-    load_prescreen,
-)
 from torch import Tensor
 from torchvision.models.detection import FCOS
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
@@ -47,6 +38,15 @@ from boxmend.repair.mender import MendedAnnotations
 from boxmend.runs.settings import Optimisation
 from boxmend.training.evaluation import score
 from boxmend.training.optimisation import build_optimizer, clip_gradients, learning_rate_at
+from other_trainers import (
+    Mended,
+    Stopwatch,
+    add_options,
+    append_line,
+    get_cell,
+    load_data,
+    load_prescreen,
+)
 
 TRAINER = "fcos-voc320"
 SIDE_PIXELS = 320  # of the canvas
@@ -59,6 +59,7 @@ STEPS_PER_CHECK = 50  # of the loss; a check waits for the device
 IMAGES_PER_BATCH = 64  # in inference
 MENDER_MIN_SCORE, SCORED_MIN_SCORE = 0.01, 0.001
 MAX_CANDIDATES, MAX_DETECTIONS = 1000, 100  # per image, before and after suppression
+SUPPRESSION_ROUNDS = 60  # detections of an untrained FCOS form long chains of overlaps
 
 
 def main() -> None:
@@ -187,7 +188,10 @@ class Network:
         places, labels = candidates // self.num_labels, candidates % self.num_labels
         boxes = clip(boxes.gather(1, places[..., None].expand(-1, -1, 4)), sizes)
         is_valid = (scores > min_score) & (boxes[..., 2:] > boxes[..., :2]).all(-1)
-        keep, _ = suppress(boxes, is_valid, overlap=self.model.nms_thresh, groups=labels)
+        overlap = self.model.nms_thresh
+        keep, _ = suppress(
+            boxes, is_valid, overlap=overlap, groups=labels, rounds=SUPPRESSION_ROUNDS
+        )
         keep = keep & (keep.cumsum(1) <= MAX_DETECTIONS)
         images, ranks = keep.nonzero(as_tuple=True)
         return [images, *(column[images, ranks] for column in (labels, scores, boxes))]
