@@ -2,7 +2,7 @@
 
     python benchmarks/fcos_training.py VOC --weights FILE --work FOLDER --out lines.jsonl
         [--method mender] [--labels symmetric:0.4] [--boxes uniform:0.4] [--seed 0]
-        [--prescreen FILE] [--epochs 12] [--batch 16] [--lr 0.01] [--precision tf32]
+        [--prescreen FILE] [--epochs 12] [--batch 16] [--lr 1e-4] [--precision bf16]
 
 VOC is a folder in VOC's layout with images of at most 320 pixels. The weights are those of a
 ResNet-50 trained on ImageNet, without classifier. Network and losses are those of torchvision's
@@ -52,12 +52,13 @@ TRAINER = "fcos-voc320"
 SIDE_PIXELS = 320  # of the canvas
 MIN_SIDE_PIXELS = 0.1  # of an annotation; no anchor of FCOS lies in a smaller one
 MAX_NORM = 35.0  # of the gradients
+# With SGD, the classes are not learnt at all where 40 % of the labels are wrong.
 OPTIMISATION = Optimisation(
-    momentum=0.9, weight_decay=1e-4, schedule="step", drop_at=0.75, warm_up_steps=200
+    optimizer="adamw", weight_decay=1e-4, schedule="step", drop_at=0.75, warm_up_steps=200
 )
 STEPS_PER_CHECK = 50  # of the loss; a check waits for the device
 IMAGES_PER_BATCH = 64  # in inference
-MENDER_MIN_SCORE, SCORED_MIN_SCORE = 0.01, 0.001
+MENDER_MIN_SCORE, SCORED_MIN_SCORE = 0.1, 0.001
 MAX_CANDIDATES, MAX_DETECTIONS = 1000, 100  # per image, before and after suppression
 SUPPRESSION_ROUNDS = 60  # detections of an untrained FCOS form long chains of overlaps
 
@@ -302,14 +303,17 @@ def train(trainer: Trainer, dataset: Dataset, mender: Mender | None, stopwatch: 
 
 
 def update(mender: Mender, epoch: int, trainer: Trainer) -> str:
-    """Update a `Mender` by the detections in the unaugmented training images; describe it."""
+    """Update a `Mender` by the detections in the unaugmented training images; describe it.
+
+    FCOS scores are the root of class probability times centerness; a `Mender` expects the product.
+    """
     dataset = mender.dataset
     found = detect(trainer.network, trainer.pictures, MENDER_MIN_SCORE)
     predictions = Predictions(
         dataset.images.ids[found.image_rows],
         found.boxes,
         found.labels,
-        found.scores,
+        found.scores**2,
         label_names=dataset.label_names,
     )
     result = mender.update(epoch, predictions)
@@ -326,8 +330,8 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--weights", type=Path, required=True, help="ResNet-50, safetensors")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch", type=int, default=16, help="images per step")
-    parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--precision", choices=("tf32", "bf16"), default="tf32")
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--precision", choices=("tf32", "bf16"), default="bf16")
     return parser.parse_args()
 
 

@@ -62,7 +62,9 @@ def test_two_sources_of_evidence_are_combined_alike() -> None:
     p, _ = draw_evidence(0.3)
     others, _ = draw_evidence(0.3, seed=1)
     theirs = evidence.combine_evidence(torch.tensor(p), torch.tensor(others), 0.5)
-    assert posteriors.combine_evidence(p, others, 0.5) == pytest.approx(theirs.numpy(), abs=1e-6)
+    assert posteriors.combine_evidence(p, others, 1.0, 0.5) == pytest.approx(
+        theirs.numpy(), abs=1e-6
+    )
 
 
 def test_the_weights_of_the_memory_are_the_same() -> None:

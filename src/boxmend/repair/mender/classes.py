@@ -8,6 +8,7 @@ from boxmend.data.types import Floats, Rows, Singles
 from boxmend.repair.mender.label_noise import (
     LabelNoise,
     find_lost_classes,
+    fit_exponents,
     fit_label_noise,
     fit_temperature,
     limit_rate,
@@ -56,7 +57,7 @@ def initial_noise(premises: Premises) -> LabelNoise:
     if settings.label_noise != "auto":
         rate = settings.label_noise
         transition = symmetric_transition(rate, premises.num_labels)
-        return LabelNoise(rate, rate, rate, 1.0, transition)
+        return LabelNoise(rate, rate, rate, 1.0, transition, float(premises.prior is not None))
     if premises.prior is not None:
         return premises.prior.noise
     rate = settings.initial_label_noise
@@ -70,14 +71,16 @@ def estimate_noise(
 
     Once it is firm, after warm-up, the rate does not fall below its earlier lower bound, which
     fades slowly: the detector memorises errors, so later estimates tend to be too low. If the rate
-    is known, or comes from a prescreen, only tau is fitted.
+    is known, or comes from a prescreen, only the exponents are fitted.
     """
     rows = sample_rows(np.flatnonzero(memory.visits > 0), premises.num_labels)
     settings, labels = premises.settings, premises.labels[rows]
     if not len(rows) or premises.num_labels < 2 or not settings.mends_labels:
         return known
-    p = _combine(premises, memory.evidence[rows], rows)
-    if settings.label_noise == "auto" and premises.prior is None:
+    p = memory.evidence[rows]
+    if premises.prior is not None:
+        return _fit_exponents(premises, premises.prior, p, rows, known)
+    if settings.label_noise == "auto":
         new = fit_label_noise(p, labels, known.rate, full=settings.full_matrix)
         new = limit_rate(new, p, labels)
         least = KEPT_BOUND * known.low if is_firm else 0.0
@@ -85,6 +88,19 @@ def estimate_noise(
             return replace(new, low=max(new.low, least))
         known = replace(known, low=least)
     return replace(known, tau=fit_temperature(p, labels, known.transition))
+
+
+def _fit_exponents(
+    premises: Premises, prior: ClassPrior, p: Singles, rows: Rows, known: LabelNoise
+) -> LabelNoise:
+    """Return the known label noise with the exponents of detections p [n, C] and prescreen."""
+    labels, weight = premises.labels[rows], premises.settings.prescreen_weight
+    others = prior.probabilities[rows]
+    if weight == "auto":
+        tau, prescreen_tau = fit_exponents(p, others, labels, known.transition)
+        return replace(known, tau=tau, prescreen_tau=prescreen_tau)
+    tau = fit_temperature(combine_evidence(p, others, 1.0, weight), labels, known.transition)
+    return replace(known, tau=tau, prescreen_tau=weight * tau)
 
 
 def is_precise(premises: Premises, noise: LabelNoise) -> bool:
@@ -154,18 +170,14 @@ def prior_posteriors(premises: Premises) -> Singles:
 
 
 def _compute_posteriors(premises: Premises, memory: MenderMemory, noise: LabelNoise) -> Singles:
-    q = np.empty(memory.evidence.shape, np.float32)
+    q, prior = np.empty(memory.evidence.shape, np.float32), premises.prior
     for part in split_rows(len(q), premises.num_labels):
-        p = _combine(premises, memory.evidence[part], part)
-        q[part] = posterior(p, premises.labels[part], noise.transition, noise.tau)
+        p, tau = memory.evidence[part], noise.tau
+        if prior is not None and noise.prescreen_tau > 0:
+            p = combine_evidence(p, prior.probabilities[part], tau, noise.prescreen_tau)
+            tau = 1.0
+        q[part] = posterior(p, premises.labels[part], noise.transition, tau)
     return q
-
-
-def _combine(premises: Premises, p: Singles, rows: Rows | slice) -> Singles:
-    if premises.prior is None or not premises.settings.prescreen_weight:
-        return p
-    others = premises.prior.probabilities[rows]
-    return combine_evidence(p, others, premises.settings.prescreen_weight)
 
 
 def _protect_lost(premises: Premises, q: Singles, noise: LabelNoise, lost: Rows) -> Singles:

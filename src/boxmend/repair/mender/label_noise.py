@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
 from boxmend.data.label_noise_model import LABEL_NOISE_MODEL as SHARED
 from boxmend.data.types import Floats, Rows, Singles
@@ -46,8 +46,9 @@ class LabelNoise:
     rate: float  # R, the share of wrong labels
     low: float  # bounds of R at 95 %
     high: float
-    tau: float
+    tau: float  # exponent of the evidence of detections
     transition: Floats  # T, [C, C]
+    prescreen_tau: float = 0.0  # exponent of the prescreen; 0 without one
 
 
 def symmetric_transition(rate: float, num_labels: int) -> Floats:
@@ -124,6 +125,32 @@ def fit_temperature(p: Singles, labels: Rows, transition: Floats) -> float:
     """Fit tau to p [n, C] and labels [n], for a known T."""
     logs = _logs(p)
     return _fit_tau(lambda tau: log_likelihood(logs, labels, transition, tau))
+
+
+def fit_exponents(
+    p: Singles, others: Singles, labels: Rows, transition: Floats
+) -> tuple[float, float]:
+    """Fit the exponents of two sources of evidence [n, C] to labels [n], for a known T.
+
+    The true class has the distribution pi_i(c) ~ p_i(c)^a o_i(c)^b, so a source that says little
+    about the labels gets a small exponent. The prior is weak: `others` are probabilities, for which
+    b is near 1.
+    """
+    sources = np.stack([_logs(p), _logs(others)])  # [2, n, C]
+    noise = transition.T[labels]
+
+    def loss(exponents: Floats) -> tuple[float, Floats]:
+        classes = softmax(np.tensordot(exponents, sources, 1))
+        joint = classes * noise
+        likelihoods = np.maximum(joint.sum(axis=1, keepdims=True), TINY)
+        slopes = (sources * (joint / likelihoods - classes)).sum(axis=(1, 2))
+        distance = exponents[1] - 1
+        value = distance**2 / 2 - float(np.log(likelihoods).sum())
+        return value, np.array([0.0, distance]) - slopes
+
+    limits = [(0.0, FIT.tau_range[1])] * 2
+    best = minimize(loss, np.array([0.5, 1.0]), jac=True, method="L-BFGS-B", bounds=limits)
+    return float(best.x[0]), float(best.x[1])
 
 
 def log_likelihood(logs: Floats, labels: Rows, transition: Floats, tau: float) -> float:

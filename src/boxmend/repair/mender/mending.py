@@ -201,7 +201,7 @@ class Mender:
 
     def _make_premises(self, prescreen: Any) -> Premises:
         scene, prior = make_scene(self.dataset), None
-        if prescreen is not None:
+        if prescreen is not None and self.settings.prescreen_weight != 0:
             p = read_prescreen(prescreen, self.dataset)[scene.rows]
             prior = fit_prior(p, scene.objects.labels, self.settings)
             if prior is None:
@@ -350,6 +350,7 @@ class Mender:
             "trainer_epoch": update.epoch,
             **self._describe_noise(beliefs),
             "tau": estimates.labels.tau,
+            "prescreen_tau": estimates.labels.prescreen_tau,
             "keep": estimates.boxes.precision if estimates.mends_boxes else 1.0,
             "agreement": update.agreement,
             "relabelled": update.num_relabelled / number,

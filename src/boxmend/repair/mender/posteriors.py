@@ -59,17 +59,11 @@ def mark_evident(evidence: Evidence) -> Mask:
     return is_evident
 
 
-def combine_evidence(p: Singles, others: Singles, weight: float) -> Singles:
-    """Combine two sources of evidence: p(c) o(c)^weight, renormalised.
-
-    A weight below 1 allows for errors that both sources share. Where the two have no class in
-    common, the result is p.
-    """
-    joint = p * np.maximum(others, TINY) ** np.float32(weight)
-    kept = joint.sum(axis=1, keepdims=True)
-    total = p.sum(axis=1, keepdims=True)
-    combined: Singles = np.where(kept > TINY, joint * (total / np.maximum(kept, TINY)), p)
-    return combined.astype(np.float32, copy=False)
+def combine_evidence(p: Singles, others: Singles, tau: float, others_tau: float) -> Singles:
+    """Combine two sources of evidence: p(c)^tau o(c)^others_tau, renormalised; [n, C]."""
+    logs = tau * np.log(np.maximum(p, TINY).astype(np.float64))
+    logs += others_tau * np.log(np.maximum(others, TINY).astype(np.float64))
+    return softmax(logs).astype(np.float32)
 
 
 def posterior(p: Singles, labels: Rows, transition: Floats, tau: float) -> Singles:

@@ -39,7 +39,7 @@ class ClassPrior:
     """Calibrated probabilities of a prescreen, and the label noise fitted to them."""
 
     probabilities: Singles  # [k, C] of the judged annotations; uniform where unknown
-    noise: LabelNoise  # with tau 1
+    noise: LabelNoise  # with exponents of 1
 
 
 def read_prescreen(value: Any, dataset: Dataset) -> Singles:
@@ -82,7 +82,7 @@ def fit_prior(p: Singles, labels: Rows, settings: MenderSettings) -> ClassPrior 
         chosen = known[part]
         powers = np.maximum(p[chosen], TINY).astype(np.float64) ** noise.tau
         prior[chosen] = powers / powers.sum(axis=1, keepdims=True)
-    noise = replace(noise, tau=1.0)
+    noise = replace(noise, tau=1.0, prescreen_tau=1.0)
     q = posterior(prior[rows], labels[rows], noise.transition, 1.0)
     doubt = 1 - float(q.max(axis=1).mean())
     is_sure = doubt <= LIMITS.max_doubt * noise.rate or noise.rate < LIMITS.negligible_rate

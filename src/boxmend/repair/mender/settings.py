@@ -41,8 +41,9 @@ class MenderSettings:
     averages all opinions."""
     relabel_min_posterior: float = 0.5
     """Probability above which another class replaces a label, 0 to 1."""
-    prescreen_weight: float = 0.5
-    """Weight of the prescreen in the evidence, 0 to 1, as in `mend`; 0 ignores it."""
+    prescreen_weight: float | Literal["auto"] = "auto"
+    """Weight of the prescreen in the evidence, relative to that of the detections, 0 to 1; 0
+    ignores it. auto: the weights of both are fitted to the labels at every update."""
     initial_label_noise: float = 0.3
     """Label noise assumed before the first estimate."""
     full_matrix: bool = True
@@ -55,14 +56,14 @@ class MenderSettings:
     """Number of updates that must agree that an annotation is spurious, or that one is missing."""
 
     def __post_init__(self) -> None:
-        for name in ("label_noise", "box_noise"):
+        for name in ("label_noise", "box_noise", "prescreen_weight"):
             if getattr(self, name) != "auto":
                 check_share(name, getattr(self, name))
         check_choice("missing", self.missing, ("ignore", "add", "off"))
         for name in (
             *("min_agreement", "max_rate_interval", "memory_min_weight", "relabel_min_posterior"),
             *("missing_min_probability", "spurious_min_probability"),
-            *("prescreen_weight", "initial_label_noise"),
+            "initial_label_noise",
         ):
             check_share(name, getattr(self, name))
         check_count("warm_up_updates", self.warm_up_updates, minimum=0)
