@@ -8,16 +8,25 @@ HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 TWO_WORKERS = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # more threads would wait for each other
 
 RESOLVE = uv pip compile --universal --generate-hashes --no-annotate --no-header --python-version 3.11
-# What the main lock has, and what no test uses: an uploader, counters of operations and of GPUs.
-LEFT_OUT = $(shell sed -nE 's/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.txt) \
+IN_MAIN_LOCK = $(shell sed -nE 's/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.txt)
+# What no test uses: an uploader, counters of operations and of GPUs.
+LEFT_OUT = $(IN_MAIN_LOCK) \
 	$(addprefix --no-emit-package ,opencv-python ultralytics-platform httpcore \
 		httpx ultralytics-thop nvidia-ml-py)
 YOLO := build/ultralytics
 YOLO_STAMP := $(YOLO)/.installed
 WITH_YOLO = PYTHONPATH=$(CURDIR)/$(YOLO) YOLO_OFFLINE=true YOLO_CONFIG_DIR=$(CURDIR)/$(YOLO)
 
+# What no test of the adapters uses: access to remote files, command lines, a copy of Lightning.
+UNUSED_BY_ADAPTERS = $(addprefix --no-emit-package ,aiohappyeyeballs aiohttp aiosignal \
+	annotated-doc annotated-types frozenlist hf-xet httpx2-jsfetch multidict propcache pydantic \
+	pydantic-core pytorch-lightning shellingham typer typing-inspection yarl)
+ADAPTERS := build/adapters
+ADAPTERS_STAMP := $(ADAPTERS)/.installed
+WITH_ADAPTERS = PYTHONPATH=$(CURDIR)/$(ADAPTERS) HF_HUB_OFFLINE=1 HF_HOME=$(CURDIR)/$(ADAPTERS)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-ultralytics fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-mender bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock lock-ultralytics clean
+.PHONY: help setup demo test test-slow test-ultralytics test-adapters fuzz flips lint format mutants docs tutorials bench-data bench-ledger bench-audit bench-mender bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock lock-ultralytics lock-adapters clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,6 +58,16 @@ $(YOLO_STAMP): requirements-ultralytics.txt $(STAMP)
 test-ultralytics: $(YOLO_STAMP)  ## run the tests with Ultralytics, installed into build/ultralytics
 	$(WITH_YOLO) $(TWO_WORKERS) tests/integrations
 	$(WITH_YOLO) $(TWO_WORKERS) tests/tools/test_notebooks.py -k mend-yolo
+
+$(ADAPTERS_STAMP): requirements-adapters.txt $(STAMP)
+	rm -rf $(ADAPTERS)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--target $(ADAPTERS) -r requirements-adapters.txt
+	@touch $@
+
+test-adapters: $(ADAPTERS_STAMP)  ## run the tests with Lightning and Transformers, installed into build/adapters
+	$(WITH_ADAPTERS) $(BIN)/python -W ignore -c "import lightning, transformers"  # else tests skip
+	$(WITH_ADAPTERS) $(TWO_WORKERS) tests/integrations -k "lightning or transformers"
 
 fuzz: $(STAMP)  ## mutate inputs of all commands, then kill commands (MINUTES=10 in all)
 	$(BIN)/python fuzz/mutate_inputs.py --minutes $(HALF) --seed $(SEED)
@@ -116,6 +135,10 @@ lock:  ## resolve the dependencies again (needs uv)
 lock-ultralytics:  ## resolve the dependencies of the tests with Ultralytics again (needs uv)
 	$(RESOLVE) --extra ultralytics --group headless -c requirements.txt $(LEFT_OUT) \
 		pyproject.toml -o requirements-ultralytics.txt
+
+lock-adapters:  ## resolve the dependencies of the tests with Lightning and Transformers again (needs uv)
+	$(RESOLVE) --extra lightning --extra transformers -c requirements.txt $(IN_MAIN_LOCK) \
+		$(UNUSED_BY_ADAPTERS) pyproject.toml -o requirements-adapters.txt
 
 clean:  ## remove what was made here
 	rm -rf .venv site dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -35,7 +35,7 @@ from boxmend.data.detections import Detections
 from boxmend.data.files.locks import wait_for_lock
 from boxmend.detector.nms import suppress
 from boxmend.integrations import ultralytics as mending
-from boxmend.integrations.ultralytics.attaching import UpdateSchedule
+from boxmend.integrations.schedule import UpdateSchedule
 from boxmend.integrations.ultralytics.predicting import BatchDetections, Predictor
 from boxmend.training.evaluation import Evaluation, score
 from other_trainers import (

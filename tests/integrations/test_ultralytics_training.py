@@ -1,7 +1,6 @@
 """Trainings by Ultralytics with mending; skipped where it is not installed."""
 
 import json
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from ultralytics import YOLO
 from ultralytics.data.build import InfiniteDataLoader
 from ultralytics.utils.nms import non_max_suppression
 
-from boxmend.integrations.ultralytics import attaching
 from boxmend.integrations.ultralytics.labels import to_pixels
 from boxmend.integrations.ultralytics.predicting import (
     Predictor,
@@ -355,13 +353,6 @@ def test_a_failed_update_is_logged_and_the_training_goes_on(
     assert "no update succeeded, so" in caplog.text
 
 
-def test_annotations_for_other_processes_can_be_pickled(noisy: Noisy, tmp_path: Path) -> None:
-    annotations = boxmend.Mender(noisy.dataset, out=tmp_path / "run").annotations()
-    again = pickle.loads(pickle.dumps(attaching.make_portable(annotations)))
-    np.testing.assert_array_equal(again.soft_labels, annotations.soft_labels)
-    np.testing.assert_array_equal(again.boxes, annotations.boxes)
-
-
 def stop_after(epoch: int) -> Callable[[Any], None]:
     def stop(trainer: Any) -> None:
         if trainer.epoch == epoch:
@@ -529,15 +520,6 @@ def test_the_command_trains_a_yolo_model(
     assert f"the run is {out}" in capfd.readouterr().err
     assert (tmp_path / "run-yolo" / "weights" / "last.pt").is_file()
     assert run(["train", str(noisy.yaml), "--out", str(out), *tokens, *sizes]) == 3
-
-
-def test_the_schedule_is_a_share_of_the_epochs_and_then_regular() -> None:
-    schedule = attaching.UpdateSchedule(warm_up=0.2, every=3)
-    assert [epoch for epoch in range(20) if schedule.is_due(epoch, 20)] == [4, 7, 10, 13, 16, 19]
-    assert not attaching.UpdateSchedule(warm_up=0, every=1).is_due(0, 9)
-    for wrong in ({"warm_up": 1.0}, {"warm_up": -0.1}, {"every": 0}):
-        with pytest.raises(UsageError, match="expected a"):
-            attaching.UpdateSchedule(**wrong)
 
 
 @pytest.mark.parametrize(

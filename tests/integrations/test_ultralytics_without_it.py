@@ -13,8 +13,9 @@ import torch
 from boxmend.cli import run
 from boxmend.errors import DataError, UsageError
 from boxmend.integrations import ultralytics as mending
-from boxmend.integrations.ultralytics import predicting, versions
-from boxmend.integrations.ultralytics.checkpoints import read_state, save_state
+from boxmend.integrations import versions
+from boxmend.integrations.checkpoints import read_state, save_state
+from boxmend.integrations.ultralytics import predicting
 from boxmend.integrations.ultralytics.predicting import select_detections
 
 
@@ -37,13 +38,13 @@ def test_without_ultralytics_the_message_names_the_extra(monkeypatch: pytest.Mon
 def test_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     install(monkeypatch, version)
     with pytest.raises(UsageError, match=rf"ultralytics {version} is installed; .* supports 8\.4"):
-        versions.ensure_supported()
+        versions.ensure_supported("ultralytics")
 
 
 @pytest.mark.parametrize("version", ["8.4.0", "8.4.190", "8.4.200"])
 def test_tested_versions_are_accepted(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     install(monkeypatch, version)
-    versions.ensure_supported()  # raises nothing
+    versions.ensure_supported("ultralytics")  # raises nothing
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

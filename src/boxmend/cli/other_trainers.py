@@ -46,9 +46,9 @@ def train_by(
         )
     if not settings.image_size.isdigit():
         raise UsageError(f"--image-size is {settings.image_size}; expected one number, like 640")
-    from boxmend.integrations.ultralytics.versions import ensure_supported
+    from boxmend.integrations.versions import ensure_supported
 
-    ensure_supported()
+    ensure_supported("ultralytics")
     from boxmend.integrations.ultralytics.training import YoloOptions, train
 
     options = YoloOptions(

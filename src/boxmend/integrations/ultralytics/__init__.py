@@ -14,7 +14,7 @@ mended ones. `run` is then a run like that of `boxmend train`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from boxmend.integrations.ultralytics.versions import ensure_supported
+from boxmend.integrations.versions import ensure_supported
 
 if TYPE_CHECKING:
     from boxmend.integrations.ultralytics.attaching import Mending, attach
@@ -36,5 +36,5 @@ def __getattr__(name: str) -> Any:
     """Import a name on first use; raise a UsageError without a supported Ultralytics."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    ensure_supported()
+    ensure_supported("ultralytics")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,14 +1,11 @@
 """Callbacks that mend the annotations of an Ultralytics training."""
 
 import gc
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch.distributed
 from numpy.typing import ArrayLike
 from ultralytics.utils import LOGGER, RANK
@@ -16,32 +13,15 @@ from ultralytics.utils.torch_utils import unwrap_model
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
-from boxmend.errors import BoxmendError, DataError, UsageError
-from boxmend.integrations.ultralytics.checkpoints import read_state, save_state
+from boxmend.errors import DataError, UsageError
+from boxmend.integrations.checkpoints import read_state, save_state
+from boxmend.integrations.schedule import UpdateSchedule
 from boxmend.integrations.ultralytics.labels import TrainingLabels
 from boxmend.integrations.ultralytics.predicting import Predictor, ensure_supported_model
 from boxmend.integrations.ultralytics.soft_labels import soften_targets
-from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings, MenderUpdate
+from boxmend.integrations.updating import finish_run, make_portable, update_mender
+from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings
 from boxmend.repair.trained_runs import TrainedRun
-
-
-@dataclass(frozen=True)
-class UpdateSchedule:
-    """When an Ultralytics training is mended."""
-
-    warm_up: float = 0.2  # share of the epochs before the first update
-    every: int = 3  # epochs from one update to the next
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.warm_up < 1:
-            raise UsageError(f"warm_up is {self.warm_up}; expected a share from 0 to below 1")
-        if self.every < 1:
-            raise UsageError(f"every is {self.every}; expected a number of epochs, at least 1")
-
-    def is_due(self, epoch: int, num_epochs: int) -> bool:
-        """Return whether to update after `epoch` of `num_epochs` epochs."""
-        first = max(1, round(self.warm_up * num_epochs))
-        return epoch >= first and (epoch - first) % self.every == 0
 
 
 def attach(  # noqa: PLR0913  # the options of a training
@@ -168,24 +148,10 @@ class Mending:
         return True
 
     def _update(self, trainer: Any, epoch: int) -> None:
-        """Predict the training images, and update the Mender by the detections.
-
-        An error is logged and leaves the annotations as they are, since the training can go on.
-        """
+        """Predict the training images, and update the Mender by the detections."""
         assert self.mender is not None
         assert self._predictor is not None
-        start = time.perf_counter()
-        self.mender.annotations()  # those of the trainer until now
-        predictions = self._predictor.predict(trainer)
-        try:
-            update = self.mender.update(epoch, predictions)
-        except BoxmendError as error:
-            LOGGER.error(
-                f"boxmend: epoch {epoch}: no update, and the training continues with the "
-                f"annotations that it has: {error}"
-            )
-            return
-        LOGGER.info(_describe_update(update, time.perf_counter() - start))
+        update_mender(self.mender, epoch, partial(self._predictor.predict, trainer), LOGGER)
 
     def save(self, trainer: Any) -> None:
         """Write the state of the Mender beside the checkpoints that the trainer has written.
@@ -211,13 +177,9 @@ class Mending:
         """Update the annotations a last time, and finish the run."""
         if self.mender is None:
             return
-        if trainer.epoch + 1 > self.mender.last_epoch:
-            self._update(trainer, trainer.epoch + 1)
-        if not self.mender.num_updates:
-            LOGGER.error(f"boxmend: no update succeeded, so {self.out} has no mended annotations")
-            return
-        self.run = self.mender.finish()
-        LOGGER.info(f"boxmend: {self.out} has the mended annotations: boxmend report {self.out}")
+        assert self._predictor is not None
+        predict = partial(self._predictor.predict, trainer)
+        self.run = finish_run(self.mender, trainer.epoch + 1, predict, LOGGER)
 
     def release(self, trainer: Any = None) -> None:
         """Release the folder of an unfinished run, to resume it in the same process.
@@ -255,19 +217,3 @@ def _share(trainer: Any, annotations: MendedAnnotations | None) -> MendedAnnotat
         torch.distributed.broadcast_object_list(shared, src=0)
     assert shared[0] is not None
     return shared[0]
-
-
-def make_portable(annotations: MendedAnnotations) -> MendedAnnotations:
-    """Return annotations that can be pickled, since they do not refer to their Mender."""
-    return replace(annotations, make_soft_labels=partial(np.asarray, annotations.soft_labels))
-
-
-def _describe_update(update: MenderUpdate, seconds: float) -> str:
-    """Return a line about an update for the log."""
-    if update.is_warm_up:
-        return f"boxmend: epoch {update.epoch}: still in warm-up ({seconds:.1f} s)"
-    return (
-        f"boxmend: epoch {update.epoch}: {update.num_relabelled:,} labels changed, "
-        f"{update.num_moved:,} boxes moved, {update.num_spurious:,} spurious, "
-        f"{update.num_missing:,} missing ({seconds:.1f} s)"
-    )

@@ -9,7 +9,8 @@ from typing import Any
 from ultralytics.cfg import DEFAULT_CFG
 from ultralytics.models.yolo.detect import DetectionTrainer
 
-from boxmend.integrations.ultralytics.attaching import Mending, UpdateSchedule
+from boxmend.integrations.schedule import UpdateSchedule
+from boxmend.integrations.ultralytics.attaching import Mending
 from boxmend.repair.mender import MenderSettings
 
 OPTIONS_VARIABLE = "BOXMEND_ULTRALYTICS"  # options of a MendingTrainer, which starts processes

@@ -1,0 +1,67 @@
+"""Updates of a Mender between the epochs of a training, with a line in its log for each."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from logging import Logger
+
+import numpy as np
+
+from boxmend.auditing.predictions import Predictions
+from boxmend.errors import BoxmendError
+from boxmend.repair.mender import MendedAnnotations, Mender, MenderUpdate
+from boxmend.repair.trained_runs import TrainedRun
+
+
+def update_mender(
+    mender: Mender, epoch: int, predict: Callable[[], Predictions], logger: Logger
+) -> None:
+    """Update a Mender by the detections that `predict` returns.
+
+    A BoxmendError is logged and leaves the annotations as they are, since the training can go on.
+    """
+    start = time.perf_counter()
+    mender.annotations()  # those of the trainer until now
+    try:
+        update = mender.update(epoch, predict())
+    except BoxmendError as error:
+        logger.error(
+            f"boxmend: epoch {epoch}: no update, and the training continues with the "
+            f"annotations that it has: {error}"
+        )
+        return
+    logger.info(_describe_update(update, time.perf_counter() - start))
+
+
+def finish_run(
+    mender: Mender, epoch: int, predict: Callable[[], Predictions], logger: Logger
+) -> TrainedRun | None:
+    """Update a Mender a last time, after `epoch` epochs, and finish its run.
+
+    Return None if no update has succeeded.
+    """
+    if epoch > mender.last_epoch:
+        update_mender(mender, epoch, predict, logger)
+    if not mender.num_updates:
+        logger.error("boxmend: no update succeeded, so there are no mended annotations")
+        return None
+    run = mender.finish()
+    logger.info(f"boxmend: {run.path} has the mended annotations: boxmend report {run.path}")
+    return run
+
+
+def make_portable(annotations: MendedAnnotations) -> MendedAnnotations:
+    """Return annotations that can be pickled, since they do not refer to their Mender."""
+    return replace(annotations, make_soft_labels=partial(np.asarray, annotations.soft_labels))
+
+
+def _describe_update(update: MenderUpdate, seconds: float) -> str:
+    """Return a line about an update for the log."""
+    if update.is_warm_up:
+        return f"boxmend: epoch {update.epoch}: still in warm-up ({seconds:.1f} s)"
+    return (
+        f"boxmend: epoch {update.epoch}: {update.num_relabelled:,} labels changed, "
+        f"{update.num_moved:,} boxes moved, {update.num_spurious:,} spurious, "
+        f"{update.num_missing:,} missing ({seconds:.1f} s)"
+    )
