@@ -24,6 +24,7 @@ from ultralytics import YOLO
 from ultralytics.data.build import InfiniteDataLoader
 from ultralytics.utils.nms import non_max_suppression
 
+from boxmend.integrations.ultralytics import attaching
 from boxmend.integrations.ultralytics.labels import to_pixels
 from boxmend.integrations.ultralytics.predicting import (
     Predictor,
@@ -511,12 +512,22 @@ def test_images_in_a_rectangular_order_are_mended(
 
 
 def test_the_command_trains_a_yolo_model(
-    noisy: Noisy, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    noisy: Noisy, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = []
+
+    def judge(dataset: Dataset, *, weights: str) -> Any:
+        asked.append((len(dataset), weights))
+        return np.full((len(dataset), len(dataset.label_names)), np.nan)  # judges nothing
+
+    monkeypatch.setattr(attaching, "judge_labels", judge)
     out = tmp_path / "run"
     tokens = ["--trainer", "ultralytics:yolo11n.yaml", "--device", "cpu", "--epochs", "2"]
+    tokens += ["--prescreen", "weights.safetensors"]
     sizes = ["--image-size", str(SIDE), "--batch-size", "8"]
-    assert run(["train", str(noisy.yaml), "--out", str(out), *tokens, *sizes]) == 0
+    with pytest.warns(UserWarning, match="says too little about the label noise"):
+        assert run(["train", str(noisy.yaml), "--out", str(out), *tokens, *sizes]) == 0
+    assert asked == [(len(noisy.dataset), "weights.safetensors")]
     assert f"the run is {out}" in capfd.readouterr().err
     assert (tmp_path / "run-yolo" / "weights" / "last.pt").is_file()
     assert run(["train", str(noisy.yaml), "--out", str(out), *tokens, *sizes]) == 3

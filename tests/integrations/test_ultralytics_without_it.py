@@ -65,6 +65,7 @@ def test_importing_the_integration_does_not_import_the_package() -> None:
         (["--trainer", "ultralytics:yolo11n.yaml", "--detector", "tiny"], "not support --detector"),
         (["--trainer", "ultralytics:y.yaml", "--image-size", "600/1000"], "expected one number"),
         (["--device", "cpu"], "--device is for --trainer"),
+        (["--prescreen", "default"], "--prescreen is for --trainer; mend has a prescreen"),
     ],
 )
 def test_wrong_options_of_train_are_named(

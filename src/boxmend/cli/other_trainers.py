@@ -1,5 +1,7 @@
 """`boxmend train --trainer`: a training by another package, with mending."""
 
+from dataclasses import dataclass
+
 from cyclopts import ArgumentCollection, Token
 
 from boxmend.errors import UsageError
@@ -7,7 +9,7 @@ from boxmend.runs.settings import TrainSettings
 
 PACKAGE = "ultralytics"
 DEFAULTS = {"--epochs": 100, "--image-size": "640", "--batch-size": 16}  # those of Ultralytics
-SUPPORTED = ("--trainer", "--device", "--out", "--seed", "--json", *DEFAULTS)
+SUPPORTED = ("--trainer", "--device", "--prescreen", "--out", "--seed", "--json", *DEFAULTS)
 NOTE = "see docs/ultralytics.md for the other options of Ultralytics"
 
 
@@ -30,10 +32,18 @@ def fill_defaults(arguments: ArgumentCollection) -> None:
             argument.append(Token(keyword=argument.name, source="--trainer", implicit_value=value))
 
 
-def train_by(
-    trainer: str, data: tuple[str, ...], out: str, settings: TrainSettings, device: str
-) -> str:
+@dataclass(frozen=True)
+class OtherTrainer:
+    """The options of a training by another package that boxmend's own trainings do not have."""
+
+    trainer: str
+    device: str
+    prescreen: str | None
+
+
+def train_by(other: OtherTrainer, data: tuple[str, ...], out: str, settings: TrainSettings) -> str:
     """Train by another package; return the folder of the run."""
+    trainer = other.trainer
     package, _, model = trainer.partition(":")
     if package != PACKAGE or not model:
         raise UsageError(
@@ -52,6 +62,11 @@ def train_by(
     from boxmend.integrations.ultralytics.training import YoloOptions, train
 
     options = YoloOptions(
-        settings.epochs, int(settings.image_size), settings.batch_size, settings.seed, device
+        settings.epochs,
+        int(settings.image_size),
+        settings.batch_size,
+        settings.seed,
+        other.device,
+        other.prescreen,
     )
     return str(train(model, data[0], out, options).path)

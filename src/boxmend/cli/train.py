@@ -9,7 +9,7 @@ from cyclopts import App, ArgumentCollection, Parameter, Token
 from boxmend.cli.display import display
 from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Data, Json
-from boxmend.cli.other_trainers import fill_defaults, train_by
+from boxmend.cli.other_trainers import OtherTrainer, fill_defaults, train_by
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.runs.settings import TrainSettings
@@ -19,7 +19,7 @@ PANELS = {
     "Data": ("val", "image-size", "difficult", "strict"),
     "Run": (
         *("out", "resume", "settings", "keep-best", "log-to", "log-every", "checkpoint-every"),
-        *("trainer", "device", "json"),
+        *("trainer", "device", "prescreen", "json"),
     ),
     "Method": (
         *("method", "preset", "label-noise", "box-noise", "warm-up", "judging-weights", "probe"),
@@ -87,13 +87,20 @@ class RunOptions:
         str | None,
         Parameter(
             help="Train by Ultralytics instead, with mending: ultralytics:MODEL, like "
-            "ultralytics:yolo11n.yaml. Only --epochs, --image-size, --batch-size, --seed and "
-            "--device apply, with the defaults of Ultralytics."
+            "ultralytics:yolo11n.yaml. Only --epochs, --image-size, --batch-size, --seed, "
+            "--device and --prescreen apply, with the defaults of Ultralytics."
         ),
     ] = None
     device: Annotated[
         str, Parameter(help="With --trainer: device as in Ultralytics, like cpu or 0.")
     ] = ""
+    prescreen: Annotated[
+        str | None,
+        Parameter(
+            help="With --trainer: weights of a ResNet-50 that judges the labels before the "
+            "training; a safetensors file, or default, which downloads them."
+        ),
+    ] = None
 
 
 @app.default
@@ -114,10 +121,13 @@ def train(
     """
     settings = settings or TrainSettings()
     if running.trainer is not None:
-        place = train_by(running.trainer, data, str(running.out), settings, running.device)
+        other = OtherTrainer(running.trainer, running.device, running.prescreen)
+        place = train_by(other, data, str(running.out), settings)
         return _answer_place(place, json)
     if running.device:
         raise UsageError("--device is for --trainer; CUDA_VISIBLE_DEVICES chooses GPUs otherwise")
+    if running.prescreen is not None:
+        raise UsageError("--prescreen is for --trainer; mend has a prescreen by its own --weights")
     try:
         from boxmend.training.processes import is_rank_zero
         from boxmend.training.trackers import follow

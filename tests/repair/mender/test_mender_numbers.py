@@ -59,6 +59,44 @@ def test_the_posterior_weighs_evidence_by_the_noise() -> None:
     assert q[0] == pytest.approx([0.05 / 0.275, 0.2 / 0.275, 0.025 / 0.275], rel=1e-5)
 
 
+def test_two_sources_of_evidence_count_with_their_exponents() -> None:
+    p, others = np.array([[0.8, 0.2]], np.float32), np.array([[0.1, 0.9]], np.float32)
+    combined = posteriors.combine_evidence(p, others, 0.5, 2.0)
+    # sqrt(0.8 / 0.2) = 2 for the first class, and (0.9 / 0.1)^2 = 81 for the second
+    assert combined[0] == pytest.approx([2 / 83, 81 / 83], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("share", "exponent"),
+    [(0.68, 1.0), (0.74, math.log(9) / math.log(4)), (0.62, math.log(7 / 3) / math.log(4))],
+)
+def test_the_exponents_of_evidence_are_those_of_the_largest_likelihood(
+    share: float, exponent: float
+) -> None:
+    # With 20 % noise, a share of 0.68 has the first label if the true class is the first one in
+    # 0.8 of the cases: 0.8 * 0.8 + 0.2 * 0.2. A share of 0.74 implies 0.9, and 0.62 implies 0.7.
+    labels = np.repeat([0, 1], [round(20_000 * share), round(20_000 * (1 - share))])
+    sure = np.tile(np.array([0.8, 0.2], np.float32), (20_000, 1))
+    nothing = np.full_like(sure, 0.5)
+    transition = label_noise.symmetric_transition(0.2, 2)
+    first, _ = label_noise.fit_exponents(sure, nothing, labels, transition)
+    assert first == pytest.approx(exponent, abs=0.002)
+    _, second = label_noise.fit_exponents(nothing, sure, labels, transition)
+    assert second == pytest.approx(exponent, abs=0.002)
+
+
+def test_a_source_that_says_nothing_about_the_labels_gets_no_weight() -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 4, 5_000)
+    honest = random.dirichlet(np.ones(4) / 2, 5_000).astype(np.float32)
+    labels = (random.random((5_000, 1)) > honest.cumsum(axis=1)).sum(axis=1).clip(max=3)
+    noise = random.dirichlet(np.ones(4) / 4, 5_000).astype(np.float32)
+    transition = label_noise.symmetric_transition(0.0, 4)
+    first, second = label_noise.fit_exponents(noise, honest, labels, transition)
+    assert first == pytest.approx(0.0, abs=0.03)
+    assert second == pytest.approx(1.0, abs=0.1)
+
+
 def test_judgements_follow_from_the_posterior() -> None:
     q = np.array([[0.5, 0.5, 0], [0.3, 0.7, 0], [0.4, 0.3, 0.3], [0.2, 0.55, 0.25]], np.float32)
     labels, judgements = posteriors.judge_posteriors(q, np.array([0, 0, 1, 0]))

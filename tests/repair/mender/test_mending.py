@@ -2,16 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from boxmend import Dataset, Mender, MenderSettings, Predictions
 from boxmend.data.boxes import compute_iou
+from boxmend.data.types import Floats
 from tests.repair.mender.mender_scenes import (
     LABELS,
     ONLY_ANNOTATED,
     Noise,
+    Scene,
     mend,
     predictions_of,
     scene,
@@ -168,11 +171,7 @@ def test_images_without_a_detection_keep_their_annotations(tmp_path: Path) -> No
 
 def test_a_prescreen_mends_labels_from_the_start(tmp_path: Path) -> None:
     drawn = scene(Noise(labels=0.4), images=400)
-    random = np.random.default_rng(0)
-    n = len(drawn.dataset)
-    logits = random.normal(0, 1, (n, 5))
-    logits[np.arange(n), drawn.true_labels] += 3
-    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    n, p = len(drawn.dataset), draw_prescreen(drawn)
     p[::50] = np.nan
     mender = Mender(drawn.dataset, out=tmp_path / "run", prescreen=p)
     first = mender.annotations()
@@ -184,6 +183,48 @@ def test_a_prescreen_mends_labels_from_the_start(tmp_path: Path) -> None:
         mender.annotations()
     assert 0.35 < update.label_noise.value < 0.45
     assert (mender.annotations().labels != drawn.true_labels).mean() < 0.03
+
+
+def draw_prescreen(drawn: Scene) -> Floats:
+    """Class probabilities that do not depend on the labels and are mostly right."""
+    n = len(drawn.dataset)
+    logits = np.random.default_rng(0).normal(0, 1, (n, 5))
+    logits[np.arange(n), drawn.true_labels] += 3
+    p: Floats = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return p
+
+
+def test_a_detector_that_confuses_classes_does_not_spoil_a_prescreen(tmp_path: Path) -> None:
+    drawn = scene(Noise(labels=0.4), images=400)
+    random = np.random.default_rng(1)
+    is_random = random.random(len(drawn.detected.labels)) < 0.8
+    labels = np.where(is_random, random.integers(0, 5, len(is_random)), drawn.detected.labels)
+    plain = predictions_of(drawn)
+    weak = Predictions(plain.image_ids, plain.boxes, labels, plain.scores)
+
+    def share_of_wrong_labels(name: str, weight: float | Literal["auto"]) -> tuple[float, float]:
+        settings = replace(ONLY_ANNOTATED, prescreen_weight=weight)
+        mender = Mender(
+            drawn.dataset, settings, out=tmp_path / name, prescreen=draw_prescreen(drawn)
+        )
+        first = mender.annotations().labels
+        for epoch in range(4):
+            mender.update(epoch, weak)
+            last = mender.annotations().labels
+        wrong = [float((each != drawn.true_labels).mean()) for each in (first, last)]
+        return wrong[0], wrong[1]
+
+    before, after = share_of_wrong_labels("auto", "auto")
+    assert after < before + 0.01
+    _, with_fixed_weight = share_of_wrong_labels("fixed", 0.5)
+    assert after < with_fixed_weight - 0.03
+
+
+def test_a_prescreen_without_weight_is_ignored(tmp_path: Path) -> None:
+    drawn = scene(Noise(labels=0.4), images=100)
+    settings = replace(ONLY_ANNOTATED, prescreen_weight=0)
+    mender = Mender(drawn.dataset, settings, out=tmp_path / "run", prescreen=draw_prescreen(drawn))
+    assert (mender.annotations().labels == drawn.dataset.labels).all()
 
 
 def test_a_useless_prescreen_is_ignored_with_a_warning(tmp_path: Path) -> None:

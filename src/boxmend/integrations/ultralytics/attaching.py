@@ -1,6 +1,7 @@
 """Callbacks that mend the annotations of an Ultralytics training."""
 
 import gc
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from boxmend.integrations.ultralytics.soft_labels import soften_targets
 from boxmend.integrations.updating import finish_run, make_portable, update_mender
 from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings
 from boxmend.repair.trained_runs import TrainedRun
+from boxmend.training.label_probabilities import prescreen as judge_labels
 
 
 def attach(  # noqa: PLR0913  # the options of a training
@@ -30,16 +32,17 @@ def attach(  # noqa: PLR0913  # the options of a training
     settings: MenderSettings | None = None,
     *,
     dataset: Dataset | str | Path | None = None,
-    prescreen: ArrayLike | None = None,
+    prescreen: ArrayLike | str | Path | None = None,
     warm_up: float = UpdateSchedule.warm_up,
     every: int = UpdateSchedule.every,
 ) -> "Mending":
     """Mend the annotations of the next training of an Ultralytics `YOLO` model.
 
     `out` becomes a run, like those of `boxmend train`. `dataset`, or its address, is by default the
-    train split of the training's data.yaml. `prescreen` has a probability of every label for every
-    annotation of the dataset, for example from `boxmend.prescreen`. The first update follows after
-    the share `warm_up` of the epochs, the others every `every` epochs.
+    train split of the training's data.yaml. `prescreen` judges the labels before the training: give
+    the weights of a ResNet-50 as for `boxmend.prescreen`, a file or "default", or a probability of
+    every label for every annotation of the dataset. The first update follows after the share
+    `warm_up` of the epochs, the others every `every` epochs.
     """
     mending = Mending(
         out, settings, UpdateSchedule(warm_up, every), dataset=dataset, prescreen=prescreen
@@ -59,7 +62,7 @@ class Mending:
         schedule: UpdateSchedule | None = None,
         *,
         dataset: Dataset | str | Path | None = None,
-        prescreen: ArrayLike | None = None,
+        prescreen: ArrayLike | str | Path | None = None,
     ):
         """Prepare to mend a training; see `attach`."""
         self.out = Path(out)
@@ -97,8 +100,11 @@ class Mending:
         self._predictor = Predictor(trainer, dataset)
         is_resumed = trainer.start_epoch > 0
         state = read_state(Path(trainer.args.model)) if is_resumed else None
+        prescreen = self._prescreen
+        if isinstance(prescreen, str | Path):
+            prescreen = _judge_labels(dataset, prescreen)
         self.mender = Mender(
-            dataset, self.settings, out=self.out, prescreen=self._prescreen, resume=is_resumed
+            dataset, self.settings, out=self.out, prescreen=prescreen, resume=is_resumed
         )
         if state is not None:
             self.mender.load_state_dict(state)
@@ -189,6 +195,15 @@ class Mending:
         if self.run is None:
             self.mender = None
             gc.collect()  # a Mender releases its folder when it is destroyed
+
+
+def _judge_labels(dataset: Dataset, weights: str | Path) -> ArrayLike:
+    """Return the prescreen of a dataset by a ResNet-50 with these weights; log its time."""
+    LOGGER.info(f"boxmend: judging {len(dataset):,} labels by the features of a ResNet-50 ...")
+    start = time.perf_counter()
+    probabilities = judge_labels(dataset, weights=weights)
+    LOGGER.info(f"boxmend: judged the labels in {time.perf_counter() - start:.0f} s")
+    return probabilities
 
 
 def _ensure_supported(trainer: Any) -> None:

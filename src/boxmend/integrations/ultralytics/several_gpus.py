@@ -36,6 +36,7 @@ class MendingTrainer(DetectionTrainer):  # type: ignore[misc]  # Ultralytics has
             MenderSettings(**values.get("settings", {})),
             UpdateSchedule(**values.get("schedule", {})),
             dataset=values.get("dataset"),
+            prescreen=values.get("prescreen"),
         )
         for event, callback in self.mending.callbacks().items():
             self.add_callback(event, callback)
@@ -46,6 +47,7 @@ def configure(
     settings: MenderSettings | None = None,
     *,
     dataset: str | Path | None = None,
+    prescreen: str | Path | None = None,
     warm_up: float = UpdateSchedule.warm_up,
     every: int = UpdateSchedule.every,
 ) -> type[MendingTrainer]:
@@ -58,6 +60,7 @@ def configure(
         "settings": asdict(settings or MenderSettings()),
         "schedule": asdict(UpdateSchedule(warm_up, every)),
         "dataset": None if dataset is None else str(dataset),
+        "prescreen": None if prescreen is None else str(prescreen),
     }
     os.environ[OPTIONS_VARIABLE] = json.dumps(values)
     return MendingTrainer

@@ -23,6 +23,7 @@ class YoloOptions:
     batch_size: int = 16
     seed: int = 0
     device: str = ""  # chosen by Ultralytics
+    prescreen: str | None = None  # weights of a ResNet-50 that judges the labels before
 
 
 def train(
@@ -45,7 +46,7 @@ def train(
         yolo = YOLO(model)
     except FileNotFoundError as error:
         raise UsageError(f"Ultralytics has no model {model}, and there is no such file") from error
-    mending = attach(yolo, folder, settings, dataset=dataset)
+    mending = attach(yolo, folder, settings, dataset=dataset, prescreen=options.prescreen)
     yolo.train(
         data=str(data),
         epochs=options.epochs,
