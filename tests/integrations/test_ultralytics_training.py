@@ -533,6 +533,21 @@ def test_the_command_trains_a_yolo_model(
     assert run(["train", str(noisy.yaml), "--out", str(out), *tokens, *sizes]) == 3
 
 
+def test_missing_weights_of_a_prescreen_are_named_before_the_training(
+    noisy: Noisy, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, weights = tmp_path / "run", tmp_path / "nowhere.safetensors"
+    tokens = ["--trainer", "ultralytics:yolo11n.yaml", "--prescreen", str(weights)]
+    assert run(["train", str(noisy.yaml), "--out", str(out), *tokens]) == 2
+    error = capfd.readouterr().err
+    assert f"cannot be prescreened: {weights}: no such weight file. A prescreen takes" in error
+    assert not (tmp_path / "run-yolo").exists()
+    model = YOLO("yolo11n.yaml")
+    mending.attach(model, out, prescreen=weights)
+    with pytest.raises(UsageError, match="cannot be prescreened"):
+        train(model, noisy)
+
+
 @pytest.mark.parametrize(
     ("model", "data", "message"),
     [

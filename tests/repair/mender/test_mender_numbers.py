@@ -85,6 +85,14 @@ def test_the_exponents_of_evidence_are_those_of_the_largest_likelihood(
     assert second == pytest.approx(exponent, abs=0.002)
 
 
+def test_the_noise_of_each_class_counts_for_the_exponents() -> None:
+    transition = np.array([[0.9, 0.1], [0.3, 0.7]])
+    labels = np.repeat([0, 1], [7_800, 2_200])  # 0.8 * 0.9 + 0.2 * 0.3
+    p = np.tile(np.array([0.8, 0.2], np.float32), (10_000, 1))
+    first, _ = label_noise.fit_exponents(p, np.full_like(p, 0.5), labels, transition)
+    assert first == pytest.approx(1.0, abs=0.002)
+
+
 def test_a_source_that_says_nothing_about_the_labels_gets_no_weight() -> None:
     random = np.random.default_rng(0)
     labels = random.integers(0, 4, 5_000)

@@ -218,6 +218,8 @@ def test_a_detector_that_confuses_classes_does_not_spoil_a_prescreen(tmp_path: P
     assert after < before + 0.01
     _, with_fixed_weight = share_of_wrong_labels("fixed", 0.5)
     assert after < with_fixed_weight - 0.03
+    _, without = share_of_wrong_labels("without", 0)
+    assert with_fixed_weight < without - 0.03
 
 
 def test_a_prescreen_without_weight_is_ignored(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ultralytics.utils.torch_utils import unwrap_model
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
-from boxmend.errors import DataError, UsageError
+from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.integrations.checkpoints import read_state, save_state
 from boxmend.integrations.schedule import UpdateSchedule
 from boxmend.integrations.ultralytics.labels import TrainingLabels
@@ -102,7 +102,7 @@ class Mending:
         state = read_state(Path(trainer.args.model)) if is_resumed else None
         prescreen = self._prescreen
         if isinstance(prescreen, str | Path):
-            prescreen = _judge_labels(dataset, prescreen)
+            prescreen = prescreen_labels(dataset, prescreen)
         self.mender = Mender(
             dataset, self.settings, out=self.out, prescreen=prescreen, resume=is_resumed
         )
@@ -197,11 +197,20 @@ class Mending:
             gc.collect()  # a Mender releases its folder when it is destroyed
 
 
-def _judge_labels(dataset: Dataset, weights: str | Path) -> ArrayLike:
-    """Return the prescreen of a dataset by a ResNet-50 with these weights; log its time."""
+def prescreen_labels(dataset: Dataset, weights: str | Path) -> ArrayLike:
+    """Return the prescreen of a dataset by a ResNet-50 with these weights; log its time.
+
+    Raise a UsageError without these weights.
+    """
     LOGGER.info(f"boxmend: judging {len(dataset):,} labels by the features of a ResNet-50 ...")
     start = time.perf_counter()
-    probabilities = judge_labels(dataset, weights=weights)
+    try:
+        probabilities = judge_labels(dataset, weights=weights)
+    except BoxmendError as error:
+        raise UsageError(
+            f"the labels cannot be prescreened: {error}. A prescreen takes the safetensors file of "
+            "a ResNet-50 or `default`; without a prescreen, the detections alone judge the labels"
+        ) from error
     LOGGER.info(f"boxmend: judged the labels in {time.perf_counter() - start:.0f} s")
     return probabilities
 

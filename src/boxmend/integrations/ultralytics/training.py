@@ -7,7 +7,7 @@ from ultralytics import YOLO
 
 from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.integrations.ultralytics.attaching import attach
+from boxmend.integrations.ultralytics.attaching import attach, prescreen_labels
 from boxmend.repair.mender import MenderSettings
 from boxmend.repair.trained_runs import TrainedRun
 
@@ -46,7 +46,10 @@ def train(
         yolo = YOLO(model)
     except FileNotFoundError as error:
         raise UsageError(f"Ultralytics has no model {model}, and there is no such file") from error
-    mending = attach(yolo, folder, settings, dataset=dataset, prescreen=options.prescreen)
+    prescreen = None  # made here, since its errors should come before Ultralytics writes files
+    if options.prescreen is not None:
+        prescreen = prescreen_labels(dataset, options.prescreen)
+    mending = attach(yolo, folder, settings, dataset=dataset, prescreen=prescreen)
     yolo.train(
         data=str(data),
         epochs=options.epochs,
