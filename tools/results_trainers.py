@@ -96,7 +96,8 @@ the labels before it.
 "Won back" is the share of the lost accuracy that is recovered. The figures on annotations compare
 those that `boxmend apply` writes with the truth, as means over seeds: the share of wrong labels and
 the mean IoU with the true box, in percent. "Time" is that of the training as a multiple of
-`baseline` with the same noise and seed. Trainings shared a machine, so it is not exact."""
+`baseline` with the same noise and seed. Trainings shared a machine, so it is not exact. A
+prescreen, which took half a minute, is not part of it."""
     ]
     rows = [
         [target.verdict, target.what, target.needed, target.measured, places]
