@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import SecondStageOutput
+from boxmend.detector.assignment import assign
+from boxmend.detector.numbers import DetectorNumbers
 from boxmend.errors import UsageError
 from boxmend.methods.equations import VARIANTS, EnabledSteps
 from boxmend.methods.estimation import ESTIMATION
@@ -269,3 +271,39 @@ def test_known_or_unneeded_rates_are_not_estimated(name: str, rates: Rates) -> N
     assert method.estimator is None
     assert method.end_epoch(0, is_warm_up=False) == {}
     assert method.report() == {}
+
+
+@pytest.mark.parametrize(
+    ("discarded", "rpn", "head"),
+    [
+        ("background", "negative", "negative"),
+        ("rpn_only", "positive", "negative"),
+        ("ignore", "positive", "neither"),
+    ],
+)
+def test_the_place_of_a_discarded_annotation_trains_as_the_setting_says(
+    discarded: Literal["background", "ignore", "rpn_only"], rpn: str, head: str
+) -> None:
+    # T = 1: the label of OTHER has -log 0.1 = 2.3 and no class above 0.5, that of BOX -log 0.8
+    settings = PublishedSettings(queue_length=2, discarded=discarded)
+    method = PaperMethod("lr", settings, Rates(label=0.5))
+    method.load_state_dict({"queue": torch.tensor([1.0, 9])})
+    outcome = method.refine(
+        one_image([BOX, OTHER], [0, 2]), NOTHING, TableScorer(table([SURE, UNSURE])), LATER
+    )
+    assert outcome.verdict.tolist() == [[Judgement.KEPT, Judgement.DISCARDED]]
+    # an IoU of 0.5 with OTHER, one of 27 / 33 with it, and none with any annotation
+    half, near, far = [60.0, 50, 90, 80], [53.0, 50, 83, 80], [0.0, 60, 20, 80]
+    candidates = torch.tensor([[BOX, near, far, half]])
+    numbers = DetectorNumbers()
+    first, second = (
+        assign(candidates, targets, thresholds=thresholds, ignore_from=numbers.ignore_overlap)
+        for targets, thresholds in (
+            (outcome.rpn, numbers.rpn_thresholds),
+            (outcome.roi, numbers.roi_thresholds),
+        )
+    )
+    for assigned, expected in ((first, rpn), (second, head)):
+        assert assigned.is_positive[0, :3].tolist() == [True, expected == "positive", False]
+        assert assigned.is_negative[0, :3].tolist() == [False, expected == "negative", True]
+    assert bool(second.is_negative[0, 3]) == (head == "negative")
