@@ -19,6 +19,7 @@ from boxmend.bench.grids.table_spec import (
 )
 from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
+from boxmend.methods.table import TrainingProgress
 from boxmend.runs.settings.training import METHOD_SECTIONS
 
 
@@ -202,6 +203,41 @@ def test_equal_footing_shares_its_plain_cells_and_limits_expensive_ones() -> Non
         *(f"label40-box40-mend-paper~{word}-0" for word in ("common", "common+average")),
         *(f"label40-box40-{method}~average-0" for method in ("ca-bbc", "oa-mil")),
     }
+
+
+def test_the_readings_are_single_settings_and_combinations_of_the_published_method() -> None:
+    cells = list_table_cells(get_layout("readings"), (0,))
+    single = {"discarded-ignore", "classes-foreground", "warmup0.0833", "rois512", "batch2+lr0.01"}
+    both = "discarded-ignore+classes-foreground"
+    only_with_boxes = {
+        "at-proposal",
+        "at-annotation",
+        "discarded-ignore+at-proposal+classes-foreground",
+    }
+    for noise, words in (
+        ("label40-box40", {*single, both, *only_with_boxes}),
+        ("label40-box0", {*single, both}),
+    ):
+        names = {cell.name for cell in cells if cell.noise_name == noise}
+        assert names == {
+            *(f"{noise}-mend-paper~{word}-0" for word in words),
+            *(f"{noise}-{method}-0" for method in ("mend-paper", "baseline")),
+            f"{noise}-baseline~batch2+lr0.01-0",
+        }
+    # the other table shows more figures of the same trainings
+    assert set(list_table_cells(get_layout("readings-mending"), (0,))) < set(cells)
+    readings = {cell for cell in cells if cell.method == "mend-paper"}
+    assert set(list_table_cells(get_layout("readings-mending"), (0,))) == readings
+
+
+def test_a_warm_up_of_one_pass_is_a_twelfth_of_the_steps() -> None:
+    (cell,) = choose_cells(
+        list_table_cells(get_layout("readings"), (0,)), only=("label40-box0-*warmup*",)
+    )
+    settings = cell_settings(cell, SCALES["voc320"], None, {})
+    steps_per_epoch = 313  # 5,011 images in batches of 16
+    progress = TrainingProgress.at(0, 0, 12 * steps_per_epoch, settings.warm_up, settings.epochs)
+    assert progress.warm_up_steps_left == steps_per_epoch
 
 
 def test_twice_the_epochs_are_twice_those_that_are_set() -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from boxmend.bench.grids.comparability import (
+    ADDED_SETTINGS,
     ResultDifference,
     filter_results,
     find_differences,
@@ -13,6 +14,7 @@ from boxmend.bench.grids.comparability import (
 )
 from boxmend.bench.grids.results import Data, Result
 from boxmend.errors import DataError, UsageError
+from boxmend.runs.settings import TrainSettings
 from tests.bench.grid_results import SETTINGS, result
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
@@ -88,6 +90,24 @@ def test_a_setting_that_is_not_set_is_as_before_there_was_one() -> None:
     assert places(MEND, newer) == []
     newer = with_settings(newer, mend=SETTINGS["mend"] | {"missing_min_score": 0.3})
     assert places(MEND, newer) == ["settings.mend.missing_min_score of mend"]
+
+
+def test_results_before_a_setting_was_added_have_its_default() -> None:
+    older = result("mend-paper", noise=BOTH)
+    published = {"judged_classes": "all", "judged_box": "matched"}
+    newer = with_settings(
+        result("mend-paper", noise=BOTH, seed=1), published=SETTINGS["published"] | published
+    )
+    assert places(older, newer) == []
+    for name, value in (("judged_classes", "foreground"), ("judged_box", "annotation")):
+        changed = with_settings(newer, published=SETTINGS["published"] | published | {name: value})
+        assert places(older, changed) == [f"settings.published.{name} of mend-paper"]
+
+
+def test_added_settings_have_the_defaults_of_today() -> None:
+    for place, value in ADDED_SETTINGS.items():
+        section, name = place.removeprefix("settings.").split(".")
+        assert getattr(getattr(TrainSettings(), section), name) == value
 
 
 def test_what_a_variant_sets_may_differ() -> None:

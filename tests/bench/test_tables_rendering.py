@@ -104,9 +104,11 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
 
 
 def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
+    mending = {"labels": {"discarded": 0.1}}  # columns without any figure are left out
     for name in LAYOUTS:
         every = {
-            result_of(spec, 0.5).cell: result_of(spec, 0.5) for spec in cell_specs(LAYOUTS[name])
+            result_of(spec, 0.5).cell: result_of(spec, 0.5, mending=mending)
+            for spec in cell_specs(LAYOUTS[name])
         }
         text = render_markdown(make_table(LAYOUTS[name], list(every.values())))
         blocks = [block for block in text.split("\n\n") if block.startswith("|")]

@@ -1,12 +1,15 @@
 """The published method behind the contract of methods: rates, warm-up, the queue, roles."""
 
 import math
+from typing import Literal
 
 import pytest
 import torch
 from torch import Tensor
 
 from boxmend.detector import SecondStageOutput
+from boxmend.detector.assignment import assign
+from boxmend.detector.numbers import DetectorNumbers
 from boxmend.errors import UsageError
 from boxmend.methods.equations import VARIANTS, EnabledSteps
 from boxmend.methods.estimation import ESTIMATION
@@ -157,6 +160,27 @@ def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) ->
         assert not scorer.asked
 
 
+def test_warm_up_fills_the_queue_with_losses_over_the_judged_classes() -> None:
+    settings = PublishedSettings(queue_length=2, judged_classes="foreground")
+    method = PaperMethod("cinj", settings)
+    method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SURE])), WARM_UP)
+    assert method.queue.tolist() == [math.inf, pytest.approx(-math.log(0.05 / 0.9))]
+
+
+def test_a_label_is_judged_by_the_classes_of_the_setting() -> None:
+    # T = 1.5. Class 1 of UNSURE has 0.2: L = 1.61 is noisy, and 0.3 is not confident. Without
+    # background it has 0.2 / 0.6: L = 1.10 is clean.
+    for classes, verdict in (("all", Judgement.DISCARDED), ("foreground", Judgement.KEPT)):
+        settings = PublishedSettings(
+            queue_length=2,
+            judged_classes="foreground" if classes == "foreground" else "all",
+        )
+        method = PaperMethod("lr", settings, Rates(label=0.5))
+        method.load_state_dict({"queue": torch.tensor([1.5, 9])})
+        outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([UNSURE])), LATER)
+        assert outcome.verdict.tolist() == [[verdict]]
+
+
 def test_warm_up_scores_no_boxes_if_no_label_will_be_judged() -> None:
     method = PaperMethod("br", PublishedSettings(queue_warm_up_steps=1000))
     method.refine(one_image([BOX], [1]), NOTHING, TableScorer(), WARM_UP)
@@ -210,7 +234,12 @@ def test_unknown_rates_are_estimated_and_set_r_and_alpha() -> None:
     assert method.report()["label_noise_low"] <= 0.2 <= method.report()["label_noise_high"]
 
 
-def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
+@pytest.mark.parametrize(
+    ("judged_box", "num_own"), [("matched", 2), ("proposal", 3), ("annotation", 3)]
+)
+def test_the_heads_are_called_once_for_the_method_and_its_estimates(
+    judged_box: Literal["matched", "proposal", "annotation"], num_own: int
+) -> None:
     annotations, proposals = random_batch(3)
     wave, asked = WaveScorer(), list[int]()
 
@@ -218,7 +247,8 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
         asked.append(boxes.shape[1])
         return wave(boxes)
 
-    method = build("mend-paper", MethodInputs(100, 3))
+    settings = PublishedSettings(judged_box=judged_box)
+    method = build("mend-paper", MethodInputs(100, 3, settings=settings))
     alone = build("mend-paper", MethodInputs(100, 3))
     assert isinstance(method, PaperMethod)
     assert isinstance(alone, PaperMethod)
@@ -226,7 +256,7 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
     assert alone.estimator is not None
     method.refine(annotations, proposals, scorer, LATER)
     count = annotations.boxes.shape[1]
-    assert asked == [2 * count + 100]  # b, b* and P_h
+    assert asked == [num_own * count + 100]  # b, b*, the judged box if it is another one, and P_h
     alone.estimator.observe(neutralise_padding(annotations), proposals, wave)
     assert alone.estimator.state["visits"].sum() > 0
     assert alone.estimator.state["residuals"].sum() > 0
@@ -241,3 +271,39 @@ def test_known_or_unneeded_rates_are_not_estimated(name: str, rates: Rates) -> N
     assert method.estimator is None
     assert method.end_epoch(0, is_warm_up=False) == {}
     assert method.report() == {}
+
+
+@pytest.mark.parametrize(
+    ("discarded", "rpn", "head"),
+    [
+        ("background", "negative", "negative"),
+        ("rpn_only", "positive", "negative"),
+        ("ignore", "positive", "neither"),
+    ],
+)
+def test_the_place_of_a_discarded_annotation_trains_as_the_setting_says(
+    discarded: Literal["background", "ignore", "rpn_only"], rpn: str, head: str
+) -> None:
+    # T = 1: the label of OTHER has -log 0.1 = 2.3 and no class above 0.5, that of BOX -log 0.8
+    settings = PublishedSettings(queue_length=2, discarded=discarded)
+    method = PaperMethod("lr", settings, Rates(label=0.5))
+    method.load_state_dict({"queue": torch.tensor([1.0, 9])})
+    outcome = method.refine(
+        one_image([BOX, OTHER], [0, 2]), NOTHING, TableScorer(table([SURE, UNSURE])), LATER
+    )
+    assert outcome.verdict.tolist() == [[Judgement.KEPT, Judgement.DISCARDED]]
+    # an IoU of 0.5 with OTHER, one of 27 / 33 with it, and none with any annotation
+    half, near, far = [60.0, 50, 90, 80], [53.0, 50, 83, 80], [0.0, 60, 20, 80]
+    candidates = torch.tensor([[BOX, near, far, half]])
+    numbers = DetectorNumbers()
+    first, second = (
+        assign(candidates, targets, thresholds=thresholds, ignore_from=numbers.ignore_overlap)
+        for targets, thresholds in (
+            (outcome.rpn, numbers.rpn_thresholds),
+            (outcome.roi, numbers.roi_thresholds),
+        )
+    )
+    for assigned, expected in ((first, rpn), (second, head)):
+        assert assigned.is_positive[0, :3].tolist() == [True, expected == "positive", False]
+        assert assigned.is_negative[0, :3].tolist() == [False, expected == "negative", True]
+    assert bool(second.is_negative[0, 3]) == (head == "negative")

@@ -54,6 +54,8 @@ def resolve_constants(settings: PublishedSettings, rates: Rates, steps: EnabledS
         fallback=settings.fallback,
         unreliable=settings.unreliable,
         granularity=settings.granularity,
+        judged_classes=settings.judged_classes,
+        judged_box=settings.judged_box,
         steps=steps,
     )
 
@@ -96,7 +98,7 @@ class PaperMethod(EstimatingMethod):
         annotations, steps = neutralise_padding(annotations), self.constants.steps
         is_idle = progress.is_warm_up or steps == equations.VARIANTS["baseline"]
         heads = (
-            _SharedScores(scorer, annotations.boxes)
+            _SharedScores(scorer, annotations.boxes, self.constants.num_proposals)
             if not is_idle and self._shares_scores
             else None
         )
@@ -177,7 +179,9 @@ class PaperMethod(EstimatingMethod):
         pushes = self._fills_queue(progress)
         if not (pushes or self.settings.record_losses):
             return None
-        probabilities = scorer(annotations.boxes).probabilities
+        probabilities = equations.judged_probabilities(
+            scorer(annotations.boxes).probabilities, self.settings.judged_classes
+        )
         losses = equations.label_losses(probabilities, annotations.labels, annotations.is_box)
         if pushes:
             self._push(losses, annotations.is_box)
@@ -202,13 +206,14 @@ def needs_estimates(variant: str, rates: Rates) -> bool:
 class _SharedScores:
     """One call of the heads that serves both Algorithm 1 and the estimator.
 
-    Algorithm 1 scores b* and P_h; b is scored in the same call. The estimator then needs b and the
-    same P_h.
+    Algorithm 1 scores b*, perhaps another judged box, and P_h at the end; b is scored in the same
+    call. The estimator then needs b and the same P_h.
     """
 
-    def __init__(self, scorer: BoxScorer, boxes: Tensor):
+    def __init__(self, scorer: BoxScorer, boxes: Tensor, num_proposals: int):
         self._scorer = scorer
         self._boxes = boxes
+        self._num_proposals = num_proposals
 
     def for_regions(self, regions: Tensor, /) -> SecondStageOutput:
         count = self._boxes.shape[1]
@@ -216,8 +221,8 @@ class _SharedScores:
         return SecondStageOutput(*(part[:, count:] for part in self._scores))
 
     def for_estimator(self, regions: Tensor, /) -> SecondStageOutput:
-        count = self._boxes.shape[1]
-        parts = [torch.cat([part[:, :count], part[:, 2 * count :]], 1) for part in self._scores]
+        count, last = self._boxes.shape[1], self._num_proposals
+        parts = [torch.cat([part[:, :count], part[:, -last:]], 1) for part in self._scores]
         return SecondStageOutput(*parts)
 
 

@@ -35,6 +35,8 @@ class Options:
     confidence: float = 0.5
     fallback: str = "raw"
     unreliable: str = "discard"
+    judged_classes: str = "all"
+    judged_box: str = "matched"
     match: bool = True
     average: bool = True
     judge: bool = True
@@ -95,7 +97,14 @@ def refine_one(image: Image, box: Box, label: int, limit: float, options: Option
     if options.match and candidates:
         alpha = options.alpha
         matched = [alpha * p + (1 - alpha) * b for p, b in zip(candidates[0], box, strict=True)]
-    scores, _ = image.heads(matched)
+    judged = {
+        "matched": matched,
+        "proposal": candidates[0] if options.match and candidates else box,
+        "annotation": box,
+    }[options.judged_box]
+    scores, _ = image.heads(judged)
+    if options.judged_classes == "foreground":
+        scores = [0.0, *(score / sum(scores[1:]) for score in scores[1:])]
     loss = -math.log(scores[label + 1])
     guess = max(range(len(scores) - 1), key=lambda one: scores[one + 1])
     confidence = scores[guess + 1]

@@ -157,7 +157,8 @@ def test_the_fast_version_equals_the_literal_one(name: str, by_object: bool) -> 
         fallback = ("raw", "self")[trial % 2]
         unreliable = "keep" if trial == 3 else "discard"
         options = Options(
-            0.1, 0.85, 20, 5, 0.3, 0.6, 0.5, fallback, unreliable, match, average, judge, relabel
+            *(0.1, 0.85, 20, 5, 0.3, 0.6, 0.5, fallback, unreliable, "all", "matched"),
+            *(match, average, judge, relabel),
         )
         constants = Constants(
             fit_threshold=0.85,
@@ -189,6 +190,39 @@ def test_the_fast_version_equals_the_literal_one(name: str, by_object: bool) -> 
     assert (seen["discarded"] > 0) == (judge or relabel)
     if match or average:
         assert {0, 1, 2, 5} <= counts
+
+
+@pytest.mark.parametrize("name", ["cinj", "lr", "mend-paper", "match and judge"])
+@pytest.mark.parametrize("classes", ["all", "foreground"])
+@pytest.mark.parametrize("judged_box", ["matched", "proposal", "annotation"])
+def test_every_reading_of_the_judgement_equals_the_literal_one(
+    name: str, classes: str, judged_box: str
+) -> None:
+    source = random.Random(f"{name} {classes} {judged_box}")
+    match, average, judge, relabel = SWITCHES.get(name, (True, False, True, True))
+    options = Options(
+        *(0.1, 0.85, 20, 5, 0.3, 0.6, 0.5, "raw", "discard", classes, judged_box),
+        *(match, average, judge, relabel),
+    )
+    constants = Constants(
+        fit_threshold=0.85,
+        num_proposals=20,
+        num_candidates=5,
+        alpha=0.3,
+        judged_classes="foreground" if classes == "foreground" else "all",
+        judged_box=judged_box,  # type: ignore[arg-type]  # one of the three
+        steps=EnabledSteps(match, average, judge, relabel),
+    )
+    queue, literal_queue = empty_queue(10), [INF] * 10
+    for _ in range(3):
+        images = [drawn_image(source, num) for num in (7, 0, source.randint(1, 5))]
+        annotations, proposals, sizes = pad(images)
+        refined, queue = refine_as_published(
+            annotations, proposals, sizes, ListScorer(images), queue, constants
+        )
+        outcomes, literal_queue = run(images, literal_queue, options, by_object=False)
+        assert_same(refined, outcomes, annotations)
+        assert queue.tolist() == pytest.approx(literal_queue, abs=1e-4)
 
 
 def test_the_variants_enable_the_steps_of_the_paper() -> None:
@@ -314,6 +348,11 @@ def test_no_shape_and_no_step_depends_on_the_values(name: str) -> None:
         ({"fallback": "own"}, "fallback is 'own'; expected 'raw' or 'self'"),
         ({"unreliable": "drop"}, "unreliable is 'drop'; expected 'discard' or 'keep'"),
         ({"granularity": "image"}, "granularity is 'image'; expected 'batch' or 'object'"),
+        ({"judged_classes": "none"}, "judged_classes is 'none'; expected 'all' or 'foreground'"),
+        (
+            {"judged_box": "b"},
+            "judged_box is 'b'; expected 'matched' or 'proposal' or 'annotation'",
+        ),
     ],
 )
 def test_constants_out_of_range_are_refused(constants: dict[str, float], message: str) -> None:

@@ -10,6 +10,7 @@ from boxmend.methods.equations import (
     empty_queue,
     judge,
     judge_one_by_one,
+    judged_probabilities,
     label_losses,
     push,
     threshold,
@@ -23,6 +24,17 @@ def test_the_loss_is_the_negative_logarithm_with_background_in_the_sum() -> None
     losses = label_losses(probabilities, torch.tensor([[0, 1]]), torch.ones(1, 2).bool())
     expected = torch.tensor([[-math.log(0.25), -math.log(0.8)]])  # 1.3863, 0.2231
     torch.testing.assert_close(losses, expected)
+
+
+def test_probabilities_are_judged_over_all_classes_or_over_the_foreground() -> None:
+    probabilities = torch.tensor([[[0.6, 0.3, 0.1], [1.0, 0, 0]]])  # background first
+    labels, is_box = torch.tensor([[1, 1]]), torch.ones(1, 2).bool()
+    assert judged_probabilities(probabilities, "all") is probabilities
+    judged = judged_probabilities(probabilities, "foreground")
+    # 0.3 / 0.4 and 0.1 / 0.4; without any foreground all its classes are alike
+    torch.testing.assert_close(judged, torch.tensor([[[0, 0.75, 0.25], [0, 0.5, 0.5]]]))
+    losses = label_losses(judged, labels, is_box)
+    torch.testing.assert_close(losses, torch.tensor([[-math.log(0.25), -math.log(0.5)]]))
 
 
 def test_a_probability_of_zero_gives_a_finite_loss_and_padding_gives_zero() -> None:

@@ -1,6 +1,7 @@
 """Algorithm 1 for single objects, worked out on paper from the proposals to the final box."""
 
 import math
+from typing import Literal
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from boxmend.methods.equations import (
     Constants,
     Judgement,
     PaddedProposals,
+    PreForward,
     RefinedBatch,
     refine_as_published,
 )
@@ -56,7 +58,12 @@ class OneObject:
         return torch.tensor([scores]), torch.tensor([regressed])
 
 
-def refined_one(scorer: OneObject, queue: list[float]) -> tuple[RefinedBatch, Tensor]:
+def refined_one(
+    scorer: PreForward,
+    queue: list[float],
+    judged_classes: Literal["all", "foreground"] = "all",
+    judged_box: Literal["matched", "proposal", "annotation"] = "matched",
+) -> tuple[RefinedBatch, Tensor]:
     return refine_as_published(
         Annotations(torch.tensor([[BOX]]), torch.tensor([[0]]), torch.ones(1, 1).bool()),
         PaddedProposals(
@@ -65,7 +72,13 @@ def refined_one(scorer: OneObject, queue: list[float]) -> tuple[RefinedBatch, Te
         torch.tensor([[100.0, 100.0]]),
         scorer,
         torch.tensor(queue),
-        Constants(alpha=0.5, acceptance=0.5, num_candidates=4),  # T is the 2nd of 4 losses
+        Constants(
+            alpha=0.5,
+            acceptance=0.5,  # T is the 2nd of 4 losses
+            num_candidates=4,
+            judged_classes=judged_classes,
+            judged_box=judged_box,
+        ),
     )
 
 
@@ -100,6 +113,83 @@ def test_an_object_is_refined_as_computed_by_hand(
     assert float(refined.threshold) == queue[3]
     assert refined.num_candidates.tolist() == [[3]]
     torch.testing.assert_close(after, torch.tensor([*queue[1:], -math.log(0.2)]))
+
+
+@pytest.mark.parametrize(
+    ("limit", "verdict", "label", "box"),
+    [
+        # s(b*) = 0.3, 0.2, 0.5. Without background 2/7 and 5/7: L = -log 2/7 = 1.25 <= 1.5 is kept;
+        # with background L = 1.61 is noisy, and 0.5 is not above 0.5
+        (1.5, Judgement.KEPT, 0, [12, 10, 32, 31]),
+        # 1.25 > 1.2 is noisy, and 5/7 is confident
+        (1.2, Judgement.RELABELLED, 1, [12, 13, 33, 33]),
+    ],
+    ids=["clean", "relabelled"],
+)
+def test_an_object_is_judged_over_the_foreground_as_computed_by_hand(
+    limit: float, verdict: Judgement, label: int, box: list[float]
+) -> None:
+    scorer = OneObject([0.3, 0.2, 0.5])
+    refined, after = refined_one(scorer, [1.0, 9, 9, limit], judged_classes="foreground")
+    assert refined.verdict.tolist() == [[verdict]]
+    assert refined.labels.tolist() == [[label]]
+    torch.testing.assert_close(refined.boxes, torch.tensor([[box]]).float())
+    torch.testing.assert_close(refined.loss, torch.tensor([[-math.log(2 / 7)]]))
+    torch.testing.assert_close(refined.confidence, torch.tensor([[5 / 7]]))
+    assert float(after[-1]) == pytest.approx(-math.log(2 / 7))
+
+
+CANDIDATES = (FAR, RIGHT, DOWN, ASIDE)
+SCORES = {
+    tuple(MATCHED): [0.1, 0.2, 0.7],
+    tuple(BOX): [0.5, 0.1, 0.4],
+    **{tuple(box): scores for box, scores in zip(CANDIDATES, AT_PROPOSALS, strict=True)},
+}
+REGRESSIONS = {tuple(box): by for box, by in zip(CANDIDATES, REGRESSED[1:], strict=True)}
+
+
+class ScoresByBox:
+    """Score and regress the boxes above wherever they are asked for, and count all boxes."""
+
+    def __init__(self) -> None:
+        self.num_asked = 0
+
+    def __call__(self, boxes: Tensor, /) -> tuple[Tensor, Tensor]:
+        asked = [tuple(box) for box in boxes[0].tolist()]
+        self.num_asked += len(asked)
+        scores = [SCORES.get(box, [0.0, 0.98, 0.98]) for box in asked]
+        regressed = [REGRESSIONS.get(box, [[0.0, 0, 9, 9]] * 2) for box in asked]
+        return torch.tensor([scores]), torch.tensor([regressed])
+
+
+@pytest.mark.parametrize(
+    ("judged_box", "loss", "verdict", "confidence", "box", "num_asked"),
+    [
+        # T = 1.5; b* says 0.2: L = 1.61 is noisy, and 0.7 for class 1 is confident
+        ("matched", -math.log(0.2), Judgement.RELABELLED, 0.7, [12, 13, 33, 33], 101),
+        # p* is RIGHT and says 0.7: L = 0.36 is clean
+        ("proposal", -math.log(0.7), Judgement.KEPT, 0.7, [12, 10, 32, 31], 102),
+        # b says 0.1: L = 2.3 is noisy, and 0.4 for class 1 is not confident: b* stays
+        ("annotation", -math.log(0.1), Judgement.DISCARDED, 0.4, MATCHED, 102),
+    ],
+)
+def test_an_object_is_judged_at_the_box_that_is_set(
+    judged_box: Literal["matched", "proposal", "annotation"],
+    loss: float,
+    verdict: Judgement,
+    confidence: float,
+    box: list[float],
+    num_asked: int,
+) -> None:
+    scorer = ScoresByBox()
+    refined, after = refined_one(scorer, [1.0, 9, 9, 1.5], judged_box=judged_box)
+    assert scorer.num_asked == num_asked
+    assert refined.verdict.tolist() == [[verdict]]
+    torch.testing.assert_close(refined.loss, torch.tensor([[loss]]))
+    torch.testing.assert_close(refined.confidence, torch.tensor([[confidence]]))
+    torch.testing.assert_close(refined.matched, torch.tensor([[MATCHED]]))
+    torch.testing.assert_close(refined.boxes, torch.tensor([[box]]).float())
+    assert float(after[-1]) == pytest.approx(loss)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,8 @@ def test_mend_refuses(wrong: dict[str, Any], message: str) -> None:
         ({"fallback": "none"}, "is 'none'; expected 'raw' or 'self'"),
         ({"unreliable": "no"}, "is 'no'; expected 'discard' or 'keep'"),
         ({"granularity": "image"}, "is 'image'; expected 'batch' or 'object'"),
+        ({"judged_classes": "none"}, "is 'none'; expected 'all' or 'foreground'"),
+        ({"judged_box": "best"}, "is 'best'; expected 'matched' or 'proposal' or 'annotation'"),
         ({"queue_length": 0}, "is 0; expected 1 or more"),
         ({"num_proposals": 0}, "is 0"),
         ({"queue_warm_up_steps": -1}, "is -1; expected 0 or more"),

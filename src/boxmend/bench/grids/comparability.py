@@ -38,6 +38,12 @@ MAX_NAMED_CELLS = 3  # in a message
 MAX_LISTED_VALUES = 12  # in a message
 ABSENT = "(not set)"
 UNSET = "None"  # counts as absent: results of earlier versions lack newer settings
+ADDED_SETTINGS = {
+    "settings.published.judged_classes": "all",
+    "settings.published.judged_box": "matched",
+}
+"""Settings of the published method by their places, with the values that results before them
+imply."""
 
 Place = tuple[Result, dict[str, str]]
 """A result, and its values by their dotted places."""
@@ -152,7 +158,7 @@ def _compare_within_groups(
     for result, leaves in places:
         if setting not in result.variant:
             values = groups.setdefault(group(result), {})
-            value = leaves.get(name, UNSET)
+            value = leaves.get(name, ADDED_SETTINGS.get(name, UNSET))
             values.setdefault(ABSENT if value == UNSET else value, []).append(result.cell)
     for key, values in groups.items():
         if len(values) > 1:

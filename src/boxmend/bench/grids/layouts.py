@@ -3,6 +3,7 @@
 They define the cells that a grid runs; `table_spec` has the types.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from boxmend.bench.grids.table_spec import (
@@ -16,6 +17,7 @@ from boxmend.bench.grids.table_spec import (
     References,
     Row,
     TableLayout,
+    Variant,
 )
 from boxmend.errors import UsageError
 
@@ -107,6 +109,20 @@ def _label_figure_rows(method: str) -> tuple[Row, ...]:
     )
 
 
+def _mending_columns(label: int, box: int, figures: Mapping[str, str]) -> tuple[Column, ...]:
+    """Return a column for each figure of the mending, by its title and place below `mending`."""
+    noise = _noise_column(label, box)
+    return tuple(
+        replace(
+            noise,
+            name=f"{noise.name}-{title.replace(' ', '-')}",
+            title=f"{noise.title}: {title}",
+            metric=f"mending.{place}",
+        )
+        for title, place in figures.items()
+    )
+
+
 CLEAN = Row("clean", "baseline", is_clean=True)
 NOISE_FREE = _noise_column(0, 0)
 LABELS = tuple(_noise_column(label, 0) for label in (20, 40, 60))
@@ -146,6 +162,49 @@ EQUAL_FOOTING_NAMES = tuple(
     row.name for row in EQUAL_FOOTING_ROWS if row.method == "baseline" or not row.variant
 )
 """The rows to run at less noise than 40/40: without the variants of expensive methods."""
+
+OVER_FOREGROUND: Variant = {"published.judged_classes": "foreground"}
+IGNORED: Variant = {"published.discarded": "ignore"}
+AT_PROPOSAL: Variant = {"published.judged_box": "proposal"}
+AT_ANNOTATION: Variant = {"published.judged_box": "annotation"}
+ONE_PASS: Variant = {"warm_up": 0.0833}  # of 12 epochs; mmdetection's epoch on VOC is three
+MANY_ROIS: Variant = {"rois": 512}
+SMALL_BATCH: Variant = {"batch_size": 2, "optimisation.lr": 0.01}
+OF_SMALL_BATCH = References("baseline, batch of 2", "clean, batch of 2")
+READING_ROWS = (
+    Row("mend-paper", "mend-paper"),
+    Row("foreground", "mend-paper", OVER_FOREGROUND),
+    Row("discarded ignored", "mend-paper", IGNORED),
+    Row("judged at p*", "mend-paper", AT_PROPOSAL),
+    Row("judged at b", "mend-paper", AT_ANNOTATION),
+    Row("warm-up of one pass", "mend-paper", ONE_PASS),
+    Row("512 RoIs", "mend-paper", MANY_ROIS),
+    Row("batch of 2", "mend-paper", SMALL_BATCH, references=OF_SMALL_BATCH),
+    Row("foreground, ignored", "mend-paper", {**OVER_FOREGROUND, **IGNORED}),
+    Row("foreground, ignored, p*", "mend-paper", {**OVER_FOREGROUND, **IGNORED, **AT_PROPOSAL}),
+)
+"""The literal reading of the paper, others, and combinations of them."""
+READINGS_WITHOUT_BOXES = tuple(
+    row.name for row in READING_ROWS if "published.judged_box" not in row.variant
+)
+"""The readings that differ without box noise, where b, b* and the judged box are one."""
+READING_REFERENCES = (
+    CLEAN,
+    Row("baseline", "baseline"),
+    Row(OF_SMALL_BATCH.clean, "baseline", SMALL_BATCH, is_clean=True),
+    Row(OF_SMALL_BATCH.baseline, "baseline", SMALL_BATCH),
+)
+JUDGED_LABEL_FIGURES = {
+    "TP": "labels.judgment.tp",
+    "TN": "labels.judgment.tn",
+    "N*": "labels.noise_after",
+    "discarded": "labels.discarded",
+}
+"""Figures of the supplement by title; FP and FN are what TN and TP leave of 100 %."""
+READING_BOX_COLUMNS = _mending_columns(
+    40, 40, {f"CorLoc {stage}": f"boxes.{stage}.corloc" for stage in ("noisy", "matched", "final")}
+)
+READING_LABEL_COLUMNS = _mending_columns(40, 0, JUDGED_LABEL_FIGURES)
 
 _ALL_LAYOUTS = (
     TableLayout("table1", "Accuracy under label and box noise", PAPER_ORDER, TABLE1_ROWS),
@@ -336,6 +395,29 @@ _ALL_LAYOUTS = (
             *(CLEAN, *_method_rows("baseline", "mend-paper", "mend")),
             Row("mend, missing objects ignored", "mend", {"mend.missing_min_score": 0.3}),
         ),
+    ),
+    TableLayout(
+        "readings",
+        "Readings of the published method",
+        (_noise_column(40, 40), _noise_column(40, 0)),
+        (*READING_REFERENCES, *READING_ROWS),
+        only={"label40-box0": (*(row.name for row in READING_REFERENCES), *READINGS_WITHOUT_BOXES)},
+        records="table1",
+    ),
+    TableLayout(
+        "readings-mending",
+        "What the readings of the published method judge and mend",
+        (
+            *READING_BOX_COLUMNS,
+            *_mending_columns(40, 40, JUDGED_LABEL_FIGURES),
+            *READING_LABEL_COLUMNS,
+        ),
+        tuple(replace(row, references=References()) for row in READING_ROWS),
+        only=dict.fromkeys(
+            (column.name for column in READING_LABEL_COLUMNS), READINGS_WITHOUT_BOXES
+        ),
+        compare="none",
+        metric="mending",
     ),
     TableLayout(
         "refined-boxes",

@@ -100,6 +100,10 @@ class Constants:
     """Treatment of a noisy label whose pseudo-label is not confident."""
     granularity: Literal["batch", "object"] = "batch"
     """One T for the batch, or the literal order: judge and push object by object."""
+    judged_classes: judgment.JudgedClasses = "all"
+    """The classes of s in Eq. 11 to 13: with background, or the foreground alone."""
+    judged_box: Literal["matched", "proposal", "annotation"] = "matched"
+    """The box of s in Eq. 11 to 13: b*, p* (b without candidates), or b."""
     steps: EnabledSteps = field(default_factory=EnabledSteps)
 
     def __post_init__(self) -> None:
@@ -116,6 +120,8 @@ class Constants:
             ("fallback", ("raw", "self")),
             ("unreliable", ("discard", "keep")),
             ("granularity", ("batch", "object")),
+            ("judged_classes", ("all", "foreground")),
+            ("judged_box", ("matched", "proposal", "annotation")),
         ):
             if getattr(self, name) not in known:
                 names = " or ".join(map(repr, known))
@@ -132,9 +138,9 @@ class RefinedBatch(NamedTuple):
     boxes: Tensor  # [B, A, 4] final boxes b_m*; b* for discarded annotations
     labels: Tensor  # [B, A] final labels; the original y for discarded annotations
     verdict: Tensor  # [B, A] a Judgement; DISCARDED for padding
-    loss: Tensor  # [B, A] L(b*, y) of the original label (Eq. 11)
+    loss: Tensor  # [B, A] L(b*, y) of the original label (Eq. 11), at the judged box
     threshold: Tensor  # T, a scalar; [B, A] if every object has its own
-    confidence: Tensor  # [B, A] s(y* | b*)
+    confidence: Tensor  # [B, A] s(y* | b*), at the judged box
     num_candidates: Tensor  # [B, A] members of B_candidate, at most K
     matched: Tensor  # [B, A, 4] b* (Eq. 19)
 
@@ -159,16 +165,18 @@ def refine_as_published(
     labels = torch.where(is_box, annotations.labels, 0)
 
     chosen = _candidates(boxes, is_box, proposals, constants)
-    is_candidate, matched = chosen.is_candidate, boxes
+    is_candidate, matched, judged = chosen.is_candidate, boxes, None
     if steps.match:
         candidates = candidate_boxes(chosen.proposals, chosen.places, is_candidate)
         matched = matched_boxes(boxes, candidates, is_candidate, constants.alpha)  # b*
-    scored = _pre_forward(scorer, matched, chosen if steps.average else None)
+        judged = _judged_boxes(boxes, candidates, is_candidate, constants.judged_box)
+    scored = _pre_forward(scorer, matched, judged, chosen if steps.average else None)
 
-    losses = judgment.label_losses(scored.probabilities, labels, is_box)
+    probabilities = judgment.judged_probabilities(scored.judged, constants.judged_classes)
+    losses = judgment.label_losses(probabilities, labels, is_box)
     limit, queue = _limit(losses, is_box, queue, constants)
     is_noisy = judgment.judge(losses, limit, is_box)
-    pseudo, confidence = pseudo_labels(scored.probabilities)
+    pseudo, confidence = pseudo_labels(probabilities)
     is_trusted = steps.relabel & is_confident(confidence, constants.confidence)
     verdict, final = _verdicts(is_noisy, is_trusted, labels, pseudo, constants)
     verdict = torch.where(is_box, verdict, int(Judgement.DISCARDED))
@@ -194,7 +202,7 @@ def refine_as_published(
 class _Scored(NamedTuple):
     """The output of the pre-forward for b* and its candidates."""
 
-    probabilities: Tensor  # s(b*), [B, A, 1 + C]
+    judged: Tensor  # s(b*), or s of another judged box, [B, A, 1 + C]
     regressed: Tensor  # of b*, [B, A, C, 4]
     candidate_probabilities: Tensor  # S_candidate, [B, A, K, 1 + C]
     candidate_regressed: Tensor  # B_regressed, [B, A, K, C, 4]
@@ -221,15 +229,31 @@ def _candidates(
     return _Candidates(top, *top_candidates(is_fitting, objectness, constants.num_candidates))
 
 
-def _pre_forward(scorer: PreForward, matched: Tensor, candidates: _Candidates | None) -> _Scored:
-    """Score b* and its candidates in one call (Eq. 6 to 10).
+def _judged_boxes(
+    boxes: Tensor, candidates: Tensor, is_candidate: Tensor, judged_box: str
+) -> Tensor | None:
+    """Return the boxes whose scores judge the labels, [B, A, 4]; None for b*, which is scored."""
+    if judged_box == "matched":
+        return None
+    if judged_box == "annotation":
+        return boxes
+    return torch.where(is_candidate[..., :1], candidates[..., 0, :], boxes)  # p*
+
+
+def _pre_forward(
+    scorer: PreForward, matched: Tensor, judged: Tensor | None, candidates: _Candidates | None
+) -> _Scored:
+    """Score b*, the judged box if it is another one, and the candidates in one call (Eq. 6 to 10).
 
     Annotations share candidates, so each proposal in P_h is scored once, not each candidate.
     """
-    count = matched.shape[1]
-    regions = matched if candidates is None else torch.cat([matched, candidates.proposals], dim=1)
-    probabilities, regressed = (output.float() for output in scorer(regions))
-    own = probabilities[:, :count], regressed[:, :count]
+    parts = [matched] if judged is None else [matched, judged]
+    first = matched.shape[1] * (len(parts) - 1)  # place of the first judged box
+    count = first + matched.shape[1]
+    if candidates is not None:
+        parts.append(candidates.proposals)
+    probabilities, regressed = (output.float() for output in scorer(torch.cat(parts, dim=1)))
+    own = probabilities[:, first:count], regressed[:, : matched.shape[1]]
     if candidates is None:
         return _Scored(*own, own[0][:, :, None], own[1][:, :, None])
     places = candidates.places.flatten(1)  # [B, A * K]

@@ -5,9 +5,15 @@ that every label is accepted until Q holds enough losses.
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+from boxmend.methods.equations.evidence import foreground_probabilities
+
+JudgedClasses = Literal["all", "foreground"]
+"""The classes of the distribution s in Eq. 11 to 13: with background, or without it."""
 
 
 def acceptance_from_rate(label_noise: float) -> float:
@@ -20,10 +26,22 @@ def empty_queue(length: int = 128, device: torch.device | str | None = None) -> 
     return torch.full((length,), torch.inf, device=device)
 
 
-def label_losses(probabilities: Tensor, labels: Tensor, is_box: Tensor) -> Tensor:
-    """Compute L(b*, y) = -log s(y | b*), where s includes background (Eq. 11).
+def judged_probabilities(probabilities: Tensor, classes: JudgedClasses) -> Tensor:
+    """Return the distribution s that judges and replaces labels (Eq. 11 to 13).
 
-    Takes probabilities [..., 1 + C], background first, labels [...] and is_box [...]. Returns
+    Takes probabilities [..., 1 + C], background first. "all" returns them unchanged. "foreground"
+    is the softmax over the foreground classes alone: background gets 0, and the C classes sum to 1.
+    """
+    if classes == "all":
+        return probabilities
+    foreground = foreground_probabilities(probabilities)
+    return torch.cat([torch.zeros_like(foreground[..., :1]), foreground], dim=-1)
+
+
+def label_losses(probabilities: Tensor, labels: Tensor, is_box: Tensor) -> Tensor:
+    """Compute L(b*, y) = -log s(y | b*), (Eq. 11).
+
+    Takes probabilities s [..., 1 + C], background first, labels [...] and is_box [...]. Returns
     [...], 0 for padding. A probability of 0 counts as the smallest normal number, so every loss is
     finite.
     """

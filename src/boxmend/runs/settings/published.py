@@ -43,6 +43,12 @@ class PublishedSettings:
     """What happens to a noisy label without a confident pseudo-label; discard is Eq. 13."""
     granularity: Literal["batch", "object"] = "batch"
     """How often the threshold changes; object is the literal loop of Algorithm 1, which is slow."""
+    judged_classes: Literal["all", "foreground"] = "all"
+    """Classes of the probabilities that judge and replace labels (Eq. 11 to 13): all has background
+    in the sum, foreground is the softmax over the classes of the dataset alone."""
+    judged_box: Literal["matched", "proposal", "annotation"] = "matched"
+    """Box whose probabilities judge and replace labels: matched is b* as in Eq. 11, proposal is p*
+    of Eq. 19 (b if no proposal fits), annotation is b."""
     queue_warm_up_steps: int = 200
     """Number of steps at the end of warm-up whose losses fill the queue, from 0 on."""
     record_losses: bool = False
@@ -61,5 +67,7 @@ class PublishedSettings:
             ("fallback", ("raw", "self")),
             ("unreliable", ("discard", "keep")),
             ("granularity", ("batch", "object")),
+            ("judged_classes", ("all", "foreground")),
+            ("judged_box", ("matched", "proposal", "annotation")),
         ):
             check_choice(f"published.{name}", getattr(self, name), choices)
