@@ -98,7 +98,7 @@ class PaperMethod(EstimatingMethod):
         annotations, steps = neutralise_padding(annotations), self.constants.steps
         is_idle = progress.is_warm_up or steps == equations.VARIANTS["baseline"]
         heads = (
-            _SharedScores(scorer, annotations.boxes, self.constants.num_proposals)
+            _SharedScores(scorer, annotations.boxes)
             if not is_idle and self._shares_scores
             else None
         )
@@ -210,10 +210,9 @@ class _SharedScores:
     call. The estimator then needs b and the same P_h.
     """
 
-    def __init__(self, scorer: BoxScorer, boxes: Tensor, num_proposals: int):
+    def __init__(self, scorer: BoxScorer, boxes: Tensor):
         self._scorer = scorer
         self._boxes = boxes
-        self._num_proposals = num_proposals
 
     def for_regions(self, regions: Tensor, /) -> SecondStageOutput:
         count = self._boxes.shape[1]
@@ -221,8 +220,9 @@ class _SharedScores:
         return SecondStageOutput(*(part[:, count:] for part in self._scores))
 
     def for_estimator(self, regions: Tensor, /) -> SecondStageOutput:
-        count, last = self._boxes.shape[1], self._num_proposals
-        parts = [torch.cat([part[:, :count], part[:, -last:]], 1) for part in self._scores]
+        count = self._boxes.shape[1]
+        first = self._scores[0].shape[1] - (regions.shape[1] - count)  # place of P_h
+        parts = [torch.cat([part[:, :count], part[:, first:]], 1) for part in self._scores]
         return SecondStageOutput(*parts)
 
 
