@@ -38,6 +38,8 @@ MIN_SHARES = {"label40-box40": 0.5, "label20-box20": 0.6, "label40-box0": 0.6}
 """The minimum share of the loss that a `Mender` recovers, by noise."""
 MAX_HARM = 0.007  # loss of AP50 on clean data
 MAX_MORE_TIME = 0.35  # of the seconds of `baseline`
+MENDER_SETTINGS = frozenset({"prescreen", "settings", "warm_up", "every", "seconds"})
+"""What the settings of a line have besides those of the training, which all lines should share."""
 SIZE_SETTINGS = ("imgsz", "image_size", "size")
 """Names of the setting with the side of the images in pixels."""
 ANNOTATION_FIGURES = {
@@ -155,6 +157,7 @@ def _describe_trainer(scale: str, table: GridTable, lines: Lines) -> str:
         for difference in find_differences(lines.results)
         if not difference.among.startswith(" of ")  # options of a script are no settings
     ]
+    notes += [f"- The lines differ in {text}." for text in _find_differing_settings(lines)]
     metrics = format_metrics(table.layout, lines)
     parts = [
         f"### {trainer.name}",
@@ -166,6 +169,18 @@ def _describe_trainer(scale: str, table: GridTable, lines: Lines) -> str:
         _compare_annotations(table, lines),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _find_differing_settings(lines: Lines) -> Iterator[str]:
+    """Yield the settings of the training that are not equal in all lines, with their values."""
+    names = {name for result in lines.results for name in result.settings} - MENDER_SETTINGS
+    for name in sorted(names):
+        cells: dict[str, list[str]] = {}
+        for result in lines.results:
+            cells.setdefault(str(result.settings.get(name, "missing")), []).append(result.cell)
+        if len(cells) > 1:
+            values = (f"{value} in {', '.join(group)}" for value, group in cells.items())
+            yield f"`{name}`: {escape_markdown('; '.join(values))}"
 
 
 def _describe_schedule(lines: Lines) -> str:

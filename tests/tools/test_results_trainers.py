@@ -47,7 +47,7 @@ def line(
     one = result(method, ap50, noise=noise, seed=seed, cell=cell.name, seconds=seconds)
     fields = {
         "scale": YOLO,
-        "settings": {"epochs": "100", "imgsz": "320", "labels": str(noise[0]), "work": cell.name},
+        "settings": {"epochs": "100", "imgsz": "320", "prescreen": cell.method},
         "data": msgspec.structs.replace(one.data, addresses=ADDRESSES),
         "scores": one.scores | {"coco_ap": ap50 / 2, "coco_ap75": ap50 / 4},
         "mending": CHANGES if method == "mender" else None,
@@ -187,6 +187,17 @@ def test_time_is_compared_on_equal_hardware_only(tool: dict[str, Any], tmp_path:
     assert "- The lines differ in hardware: one GPU in label40-box40-baseline-0;" in text
     assert "| `mender` | 40.0 | 12.5 | 60.0 | 75.0 |  | other-trainers:2 |" in text
     assert "more time" not in text
+
+
+def test_differing_settings_of_the_training_are_named(tool: dict[str, Any], tmp_path: Path) -> None:
+    equal = section(tool["page"](project(tmp_path, line("baseline", 0.5))))
+    slower = {"epochs": "100", "imgsz": "320", "lr": 0.1, "prescreen": "FILE", "every": 3}
+    text = section(tool["page"](project(tmp_path, line("mender", 0.6, settings=slower))))
+    assert "The lines differ" not in equal
+    assert [each for each in text.splitlines() if each.startswith("- The lines differ")] == [
+        "- The lines differ in `lr`: missing in label40-box40-baseline-0; "
+        "0.1 in label40-box40-mender-0."
+    ]
 
 
 def test_trainers_do_not_mix(tool: dict[str, Any], tmp_path: Path) -> None:
