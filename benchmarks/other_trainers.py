@@ -8,12 +8,10 @@ import argparse
 import contextlib
 import hashlib
 import json
-import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,9 @@ from numpy.typing import NDArray
 import boxmend
 from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.outcomes import (
-    COCO_FIGURES,
-    ESTIMATED_RATES,
-    VOC_FIGURES,
+    collect_estimates,
+    collect_scores,
+    collect_versions,
     source_hash,
 )
 from boxmend.bench.grids.results import Data, Noise, Result, append_result
@@ -39,7 +37,7 @@ from boxmend.runs.opening import open_run_with_history
 from boxmend.scoring.corrections import assess, known_truth
 from boxmend.training.evaluation import Evaluation
 
-PACKAGES = ("boxmend", "torch", "torchvision", "numpy", "ultralytics", "opencv-python-headless")
+PACKAGES = ("torch", "torchvision", "numpy", "ultralytics", "opencv-python-headless")
 METHODS = ("baseline", "mender")
 SHARED_OPTIONS = (  # which a line has in other fields, or which are places of this machine
     *("voc", "work", "out", "method", "labels", "boxes", "seed"),
@@ -161,17 +159,14 @@ def append_line(
                 "val": [f"{Path(options.voc).name}:{options.test_split}"],
             },
         ),
-        versions=_find_versions(),
+        versions=collect_versions(PACKAGES),
         code=source_hash(),
         hardware=torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
         started=stopwatch.started,
         seconds=round(stopwatch.seconds["train"], 1),
-        scores={
-            **{name: evaluation.figures.get(name) for name in VOC_FIGURES},
-            **{name: evaluation.figures.get(coco) for coco, name in COCO_FIGURES.items()},
-        },
+        scores=collect_scores(evaluation),
         mending=None if mended is None else mended.assess(),
-        estimates=None if mended is None else _find_estimates(mended.run),
+        estimates=None if mended is None else collect_estimates(mended.run.summary()),
     )
     append_result(options.out, result)
     figures = {name: round(value or 0.0, 4) for name, value in result.scores.items()}
@@ -193,19 +188,3 @@ def _name_weights(path: Path | None) -> str | None:
         return None
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return f"{path.name} sha256:{digest[:16]}"
-
-
-def _find_estimates(run: TrainedRun) -> dict[str, float | None] | None:
-    """Return the noise that a `Mender` estimates, with its interval."""
-    noise = run.summary().get("noise") or {}
-    names = [f"{rate}{end}" for rate in ESTIMATED_RATES for end in ("", "_low", "_high")]
-    return {name: noise[name] for name in names if name in noise} or None
-
-
-def _find_versions() -> dict[str, str]:
-    """Return the versions of the packages that are installed."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        with contextlib.suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return versions

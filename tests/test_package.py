@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -63,3 +64,9 @@ def test_the_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
         [str(python), "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path
     )
     assert done.stdout.startswith(str(home))
+
+
+def test_mending_inside_yolo_trainings_installs_what_trainings_need() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert set(extras["train"]) < set(extras["ultralytics"])  # its code imports the detector

@@ -8,8 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from boxmend.bench.grids.comparability import find_differences
-from boxmend.bench.grids.layouts import CLEAN, LAYOUTS
+from boxmend.bench.grids.comparability import (
+    ABSENT,
+    SHARED_SETTINGS,
+    ResultDifference,
+    find_differences,
+)
+from boxmend.bench.grids.layout_parts import CLEAN
+from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.statistics import Gain, mean_difference, recovered_share
 from boxmend.bench.grids.table_spec import Column, Row, TableLayout, Variant
@@ -154,10 +160,8 @@ def _describe_trainer(scale: str, table: GridTable, lines: Lines) -> str:
     trainer = TRAINERS[scale]
     notes = [
         f"- The lines differ in {escape_markdown(difference.describe())}."
-        for difference in find_differences(lines.results)
-        if not difference.among.startswith(" of ")  # options of a script are no settings
+        for difference in _find_differences(lines)
     ]
-    notes += [f"- The lines differ in {text}." for text in _find_differing_settings(lines)]
     metrics = format_metrics(table.layout, lines)
     parts = [
         f"### {trainer.name}",
@@ -171,16 +175,20 @@ def _describe_trainer(scale: str, table: GridTable, lines: Lines) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _find_differing_settings(lines: Lines) -> Iterator[str]:
-    """Yield the settings of the training that are not equal in all lines, with their values."""
-    names = {name for result in lines.results for name in result.settings} - MENDER_SETTINGS
-    for name in sorted(names):
-        cells: dict[str, list[str]] = {}
+def _find_differences(lines: Lines) -> Iterator[ResultDifference]:
+    """Yield in what the lines differ besides noise, method and seed: data, versions and settings.
+
+    Settings of the `Mender` and figures of a training may differ.
+    """
+    yield from (each for each in find_differences(lines.results) if not each.among)
+    names = {name for result in lines.results for name in result.settings}
+    for name in sorted(names - MENDER_SETTINGS - set(SHARED_SETTINGS)):
+        cells: dict[str, tuple[str, ...]] = {}
         for result in lines.results:
-            cells.setdefault(str(result.settings.get(name, "missing")), []).append(result.cell)
+            value = str(result.settings.get(name, ABSENT))
+            cells[value] = (*cells.get(value, ()), result.cell)
         if len(cells) > 1:
-            values = (f"{value} in {', '.join(group)}" for value, group in cells.items())
-            yield f"`{name}`: {escape_markdown('; '.join(values))}"
+            yield ResultDifference(f"settings.{name}", "", cells)
 
 
 def _describe_schedule(lines: Lines) -> str:

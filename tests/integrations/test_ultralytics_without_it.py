@@ -1,9 +1,6 @@
-"""What boxmend says without Ultralytics or with another version; states in files; detections."""
+"""What of the Ultralytics integration needs no Ultralytics: options, saved states, detections."""
 
-import importlib.metadata
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,51 +8,10 @@ import pytest
 import torch
 
 from boxmend.cli import run
-from boxmend.errors import DataError, UsageError
-from boxmend.integrations import ultralytics as mending
-from boxmend.integrations import versions
+from boxmend.errors import DataError
 from boxmend.integrations.checkpoints import read_state, save_state
 from boxmend.integrations.ultralytics import predicting
 from boxmend.integrations.ultralytics.predicting import select_detections
-
-
-def install(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
-    def find(name: str) -> str:
-        if version is None:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return version
-
-    monkeypatch.setattr(versions, "version", find)
-
-
-def test_without_ultralytics_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, None)
-    with pytest.raises(UsageError, match=r"not installed: pip install 'boxmend\[ultralytics\]'"):
-        mending.attach  # noqa: B018  # looking it up is the test
-
-
-@pytest.mark.parametrize("version", ["8.3.253", "8.5.0", "9.0"])
-def test_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    install(monkeypatch, version)
-    with pytest.raises(UsageError, match=rf"ultralytics {version} is installed; .* supports 8\.4"):
-        versions.ensure_supported("ultralytics")
-
-
-@pytest.mark.parametrize("version", ["8.4.0", "8.4.190", "8.4.200"])
-def test_tested_versions_are_accepted(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    install(monkeypatch, version)
-    versions.ensure_supported("ultralytics")  # raises nothing
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'atach'"):
-        mending.atach  # noqa: B018  # looking it up is the test
-
-
-def test_importing_the_integration_does_not_import_the_package() -> None:
-    code = "import sys, boxmend.integrations.ultralytics; print('ultralytics' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize(

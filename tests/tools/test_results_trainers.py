@@ -195,7 +195,7 @@ def test_differing_settings_of_the_training_are_named(tool: dict[str, Any], tmp_
     text = section(tool["page"](project(tmp_path, line("mender", 0.6, settings=slower))))
     assert "The lines differ" not in equal
     assert [each for each in text.splitlines() if each.startswith("- The lines differ")] == [
-        "- The lines differ in `lr`: missing in label40-box40-baseline-0; "
+        "- The lines differ in settings.lr: (not set) in label40-box40-baseline-0; "
         "0.1 in label40-box40-mender-0."
     ]
 

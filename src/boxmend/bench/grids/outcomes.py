@@ -3,7 +3,7 @@
 import hashlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ COCO_FIGURES = {
     "AP_large": "coco_ap_large",
 }
 VOC_FIGURES = ("voc_ap50_area", "voc_ap50_11point")
+PACKAGES = ("torch", "torchvision", "numpy")
 ESTIMATED_RATES = ("label_noise", "box_noise")
 
 
@@ -58,16 +59,13 @@ def finished_result(
         *(folder, job, tries, started),
         settings=hash_weights(own_settings(run.settings(), _get_trained_method(job)), job),
         images_per_second=_read_speed(run),
-        scores={
-            **{name: evaluation.figures.get(name) for name in VOC_FIGURES},
-            **{name: evaluation.figures.get(coco) for coco, name in COCO_FIGURES.items()},
-        },
+        scores=collect_scores(evaluation),
         scores_by_label={
             name: {"voc_ap50_area": scores["voc_ap50_area"], "coco_ap": scores["AP"]}
             for name, scores in evaluation.by_label.items()
         },
         mending=scored["mending"],
-        estimates=_collect_estimates(run.summary()),
+        estimates=collect_estimates(run.summary()),
     )
 
 
@@ -92,7 +90,7 @@ def _make_result(folder: Path, job: Job, tries: Tries, started: str, **fields: A
             job.val_sha256,
             {"train": job.train, "val": job.val},
         ),
-        versions=facts.get("versions") or _collect_versions(),
+        versions=facts.get("versions") or collect_versions(),
         code=source_hash(),
         hardware=str(facts.get("hardware") or platform.processor() or platform.machine()),
         started=started,
@@ -144,9 +142,10 @@ def source_hash(package: Path = Path(boxmend.__file__).parent) -> str:
     return digest.hexdigest()[:12]
 
 
-def _collect_versions() -> dict[str, str]:
+def collect_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of boxmend, Python and those packages that are installed."""
     versions = {"boxmend": __version__, "python": platform.python_version()}
-    for package in ("torch", "torchvision", "numpy"):
+    for package in packages:
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
@@ -162,7 +161,16 @@ def _read_speed(run: Run) -> float | None:
     return float(speeds[-1]) if speeds else None
 
 
-def _collect_estimates(summary: Mapping[str, Any]) -> dict[str, float | None] | None:
+def collect_scores(evaluation: "Evaluation") -> dict[str, float | None]:
+    """Return the scores of an evaluation by the names that they have in a result."""
+    return {
+        **{name: evaluation.figures.get(name) for name in VOC_FIGURES},
+        **{name: evaluation.figures.get(coco) for coco, name in COCO_FIGURES.items()},
+    }
+
+
+def collect_estimates(summary: Mapping[str, Any]) -> dict[str, float | None] | None:
+    """Return the estimated noise in the summary of a run, with its interval; None without one."""
     noise = summary.get("noise") or {}
     names = [f"{name}{end}" for name in ESTIMATED_RATES for end in ("", "_low", "_high")]
     estimates = {name: noise[name] for name in names if name in noise}

@@ -20,6 +20,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows, Singles
 from boxmend.detector.nms import suppress
 from boxmend.errors import UsageError
+from boxmend.integrations.evaluating import evaluate_mode
 from boxmend.integrations.ultralytics.labels import find_images, image_sizes
 
 MIN_SCORE = 0.01  # a Mender needs weak detections, too
@@ -67,12 +68,8 @@ class Predictor:
     def detect(self, trainer: Any, select: "Select") -> DatasetDetections:
         """Return what `select` chooses from the output of the model, like `select_detections`."""
         model = trainer.ema.ema
-        is_training = model.training
-        model.eval()
-        try:
+        with evaluate_mode(model):
             parts = list(self._detect_in_batches(trainer, model, select))
-        finally:
-            model.train(is_training)
         numbers, shares, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
         boxes = shares.astype(np.float64) * np.tile(self._sizes[numbers], 2)
         return DatasetDetections(self._rows[numbers], boxes, *columns)

@@ -173,7 +173,7 @@ def _compute_posteriors(premises: Premises, memory: MenderMemory, noise: LabelNo
     q, prior = np.empty(memory.evidence.shape, np.float32), premises.prior
     for part in split_rows(len(q), premises.num_labels):
         p, tau = memory.evidence[part], noise.tau
-        if prior is not None and noise.prescreen_tau > 0:
+        if prior is not None:
             p = combine_evidence(p, prior.probabilities[part], tau, noise.prescreen_tau)
             tau = 1.0
         q[part] = posterior(p, premises.labels[part], noise.transition, tau)

@@ -1,4 +1,4 @@
-"""What boxmend says without Lightning or Transformers, or with other versions of them."""
+"""What boxmend says without the packages of its integrations, or with other versions of them."""
 
 import importlib.metadata
 import subprocess
@@ -13,7 +13,9 @@ from boxmend.integrations import versions
 NAMES = {
     "lightning": ["MendingCallback"],
     "transformers": ["MendingTrainerCallback", "TrainingImages", "collate", "predict"],
+    "ultralytics": ["Mending", "MendingTrainer", "attach", "configure", "train"],
 }
+SUPPORTED = {"lightning": r"2\.6", "transformers": "5", "ultralytics": r"8\.4"}
 
 
 def install(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
@@ -47,13 +49,17 @@ def test_without_the_package_the_message_names_the_extra(
         ("lightning", "2.7.0"),
         ("transformers", "4.57.6"),
         ("transformers", "6.0.0"),
+        ("ultralytics", "8.3.253"),
+        ("ultralytics", "8.5.0"),
+        ("ultralytics", "9.0"),
     ],
 )
 def test_other_versions_are_refused(
     monkeypatch: pytest.MonkeyPatch, package: str, version: str
 ) -> None:
     install(monkeypatch, version)
-    with pytest.raises(UsageError, match=rf"{package} {version} is installed; boxmend supports"):
+    text = rf"{package} {version} is installed; boxmend supports {SUPPORTED[package]} "
+    with pytest.raises(UsageError, match=text):
         versions.ensure_supported(package)
 
 
@@ -64,6 +70,9 @@ def test_other_versions_are_refused(
         ("lightning", "2.6.6"),
         ("transformers", "5.0.0"),
         ("transformers", "5.23.0"),
+        ("ultralytics", "8.4.0"),
+        ("ultralytics", "8.4.190"),
+        ("ultralytics", "8.4.200"),
     ],
 )
 def test_tested_versions_are_accepted(
