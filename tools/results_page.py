@@ -247,7 +247,8 @@ def _targets(lines: Lines) -> str:
     head = ["", "what", "needed", "measured", "lines"]
     return f"""## Targets
 
-AP50 by the area rule, mean over three seeds; "so far" marks a mean over fewer.
+AP50 by the area rule, unless a row says otherwise; means over three seeds. "So far" marks a mean
+over fewer.
 
 {markdown_table(head, rows[False])}
 

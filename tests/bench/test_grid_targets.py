@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from boxmend.bench.grids.results import Result
@@ -44,6 +45,11 @@ def test_without_results_nothing_is_run() -> None:
     assert len([one for one in every if not one.is_goal]) == len(MIN_SHARES) + 3
     assert [one.needed for one in every if one.is_goal] == [
         *("65 % or more", "64 % or more", "98 % or more", "70 % or more", "64 % or more"),
+        *("70 % or more", "70 % or more", "70 % or more"),  # AP
+        *("82 % or more", "82 % or more", "90 % or more"),  # AP50
+        *("0.74 or more", "0.83 or more", "0.74 or more"),  # IoU
+        *("75 % or more", "50 % or more"),  # Gaussian noise, missing annotations
+        "a loss below its standard error, or below 0.3 AP",
     ]
 
 
@@ -139,6 +145,68 @@ def test_the_worst_estimate_counts() -> None:
         "20.0 % instead of 30 %: largest error of 4",
     )
     assert bar.cells[-1] == "pair30-box0-mend-0"
+
+
+def goal_of(results: list[Result], what: str) -> AccuracyTarget:
+    (goal,) = (target for target in evaluate_targets(results) if target.what == what)
+    assert goal.is_goal
+    return goal
+
+
+def with_tightness(one: Result, ap: float, mean_iou: float | None = None) -> Result:
+    mending = None if mean_iou is None else {"boxes": {"settled": {"mean_iou": mean_iou}}}
+    return msgspec.structs.replace(one, scores={**one.scores, "coco_ap": ap}, mending=mending)
+
+
+def test_tight_boxes_are_goals() -> None:
+    # AP falls from 0.40 to 0.10; mend gets to 0.31, which is 70 %, or to 0.30
+    def cells(mended: float, iou: float) -> list[Result]:
+        return [
+            with_tightness(one, *figures)
+            for one, figures in zip(at_forty(0.6), [(0.4,), (0.1,), (mended, iou)] * 3, strict=True)
+        ]
+
+    reached, missed = cells(0.3101, 0.7401), cells(0.3, 0.7399)
+    of_ap = "`mend` recovers the loss of AP at 40/40"
+    assert goal_of(reached, of_ap).verdict == "reached"
+    assert goal_of(missed, of_ap).verdict == "missed"
+    assert goal_of(missed, of_ap).measured == "66.7 ± 0.0 % (3)"
+    of_iou = "mean IoU of mended boxes at 40/40"
+    assert goal_of(reached, of_iou).verdict == "reached"
+    assert goal_of(missed, of_iou).verdict == "missed"
+    assert goal_of(missed[:3], of_iou).verdict == "missed, so far"
+    assert goal_of(missed, of_iou).measured == "0.740 (3)"
+    assert goal_of(missed, of_iou).cells == tuple(f"label40-box40-mend-{seed}" for seed in range(3))
+    # AP50 recovers 75 % of 0.7 - 0.3
+    assert goal_of(reached, "`mend` recovers the loss of AP50 at 40/40").verdict == "missed"
+
+
+def test_harm_to_ap_on_clean_data_is_a_goal() -> None:
+    def harm(ap: float) -> AccuracyTarget:
+        cells = [with_tightness(cell("baseline", 0.7, CLEAN, seed), 0.4) for seed in range(3)]
+        cells += [with_tightness(cell("mend", 0.7, CLEAN, seed), ap) for seed in range(3)]
+        return goal_of(cells, "`mend` does no harm to AP on clean data")
+
+    assert harm(0.3975).verdict == "reached"
+    assert harm(0.3965).verdict == "missed"
+    assert harm(0.3965).measured == "-0.4 ± 0.0 AP (3)"
+
+
+def test_noise_of_other_kinds_has_goals() -> None:
+    clean = cell("baseline", 0.7, CLEAN, 0)
+    noise = (None, None, "missing:0.4")
+    missing = [
+        result(method, ap50, noise=noise, cell=f"label0-box0-missing40-{method}-0")
+        for method, ap50 in (("baseline", 0.6), ("mend", 0.655))
+    ]
+    goal = goal_of([clean, *missing], "`mend` recovers the loss at missing40")
+    assert (goal.verdict, goal.measured) == ("reached, so far", "55.0 % (1)")
+    gaussian = [
+        result(method, ap50, noise=(None, "gaussian:0.25"), cell=f"label0-gaussian25-{method}-0")
+        for method, ap50 in (("baseline", 0.5), ("mend", 0.64))
+    ]
+    goal = goal_of([clean, *gaussian], "`mend` recovers the loss at 0/gaussian25")
+    assert (goal.verdict, goal.measured) == ("missed, so far", "70.0 % (1)")
 
 
 def test_training_from_scratch_is_a_goal() -> None:

@@ -92,6 +92,45 @@ def test_edges_lie_at_their_expected_positions_given_box_and_vote(box_noise: flo
     torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
 
+def test_expected_edges_follow_the_shape_of_the_noise() -> None:
+    vote = torch.tensor([14.0, 10, 34, 30])  # all agree on it
+    scorer = TableScorer(*[table([FIRST, FIRST], [vote.tolist()] * 2)] * 4)
+    annotations, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
+    error = equations.box_noise.BOX_NOISE.typical_error_sides
+
+    def repair(method: Mend) -> Tensor:
+        return method.refine(annotations, proposals, scorer, LATER).boxes[0, 0]
+
+    def expect(is_gaussian: bool) -> Tensor:
+        return equations.expected_boxes(torch.tensor(BOX), vote, 0.4, error, is_gaussian)
+
+    gaussian = make_mend(Rates(box=0.4), num_proposals=1, box_noise_shape="gaussian")
+    torch.testing.assert_close(repair(gaussian), expect(is_gaussian=True))
+    auto = make_mend(Rates(box=0.4), num_proposals=1, box_noise_shape="auto")
+    torch.testing.assert_close(repair(auto), expect(is_gaussian=False))
+    assert not torch.allclose(expect(is_gaussian=True), expect(is_gaussian=False))
+    auto.load_state_dict(gaussian.state_dict())  # the shape that a run found is part of its state
+    torch.testing.assert_close(repair(auto), expect(is_gaussian=True))
+    older = {name: value for name, value in gaussian.state_dict().items() if name != "is_gaussian"}
+    auto.load_state_dict(older)
+    torch.testing.assert_close(repair(auto), expect(is_gaussian=False))
+
+
+def test_the_shape_is_chosen_once_an_epoch_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    def fit(counts: Tensor, pull: Tensor, shape: str) -> equations.BoxNoise:
+        asked.append(shape)
+        return equations.BoxNoise(0.3, 0.1, 0.2, 0.4, is_gaussian=True, gaussian_log_odds=8.0)
+
+    monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", fit)
+    figures = make_mend(Rates(label=0.0), box_noise_shape="auto").end_epoch(0, is_warm_up=False)
+    assert figures["gaussian_box_noise"] == 1.0
+    assert figures["gaussian_log_odds"] == 8.0
+    assert "gaussian_log_odds" not in make_mend(Rates(label=0.0)).end_epoch(0, is_warm_up=False)
+    assert asked == ["auto", "uniform"]
+
+
 def test_edges_annotated_at_the_border_move_half_as_far_if_there_are_many() -> None:
     # the same box in the middle of the image and at its left border; the vote is 4 px inside
     def movement(method: Mend, left: float) -> Tensor:

@@ -81,6 +81,8 @@ class Mend(EstimatingMethod):
             "alpha": torch.zeros((), device=device),
             "noise": torch.zeros((), device=device),
             "vote_error": torch.zeros((), device=device),
+            "is_gaussian": torch.zeros((), dtype=torch.bool, device=device),
+            "outside": torch.zeros((), device=device),
             "held": torch.zeros((), device=device),
             "border": torch.zeros(1 + NUM_BINS, dtype=torch.float64, device=device),
         }
@@ -184,6 +186,10 @@ class Mend(EstimatingMethod):
         tau = float(self.estimator.state["tau"])
         lost = int(self.estimator.state["lost"].sum())
         own = {"tau": tau, "keep": keep, "lost_classes": lost, "held_at_border": hold_share}
+        if self.settings.box_noise_shape == "auto":
+            box = self.estimator.box
+            own["gaussian_box_noise"] = float(box.is_gaussian)
+            own["gaussian_log_odds"] = box.gaussian_log_odds
         return {**figures, **own}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -231,7 +237,15 @@ class Mend(EstimatingMethod):
             alpha = 0.0 if keep == 1 else equations.alpha_from_rate(box_noise)
         noise = box_noise if keep < 1 else 0.0
         error = self.estimator.box.error or BOX_NOISE.typical_error_sides
-        values = {"keep": keep, "alpha": alpha, "noise": noise, "vote_error": error}
+        is_gaussian = self.estimator.box.is_gaussian
+        values = {
+            "keep": keep,
+            "alpha": alpha,
+            "noise": noise,
+            "vote_error": error,
+            "is_gaussian": is_gaussian,
+            "outside": equations.mean_noise(noise, is_gaussian=is_gaussian),
+        }
         for name, value in values.items():
             self._state[name].fill_(value)
         self._beta = self.settings.box_beta if keep < 1 else None  # None for the detector's own
@@ -244,7 +258,7 @@ class Mend(EstimatingMethod):
             return outcome
         roi = outcome.roi._replace(beta=self._beta)
         if self.settings.extend_past_border:
-            outside = keep * self._state["noise"] / 2
+            outside = keep * self._state["outside"]
             box_targets = equations.extend_past_border(
                 roi.boxes, annotations.boxes, annotations.sizes, outside
             )
@@ -366,7 +380,8 @@ class Mend(EstimatingMethod):
             annotations.boxes, annotations.sizes, annotations.is_box
         )
         state["border"] += self.exchange.all_sum(at_border)
-        edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"])
+        is_gaussian = settings.box_noise_shape != "uniform" and state["is_gaussian"]
+        edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"], is_gaussian)
         return votes.estimate_boxes(annotations, voters, edges, keep, settings.cluster_min_iou)
 
     @property

@@ -54,7 +54,8 @@ class NoiseEstimator:
         self.exchange = exchange
         self.rates = check_rates(rates)
         self.rate = settings.initial_label_noise if rates.label is None else rates.label
-        self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0)
+        is_gaussian = settings.box_noise_shape == "gaussian"
+        self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0, is_gaussian=is_gaussian)
         self.num_annotations, self.num_labels = num_annotations, num_labels
         self.prior: Tensor | None = None
         """Probabilities of the prescreen, if there was one; one row per row of the memory."""
@@ -216,7 +217,7 @@ class NoiseEstimator:
         tensors = {name: tensor.clone() for name, tensor in self.state.items()}
         prior = {} if self.prior is None else {"prior": self.prior.clone()}
         numbers = {"rate": self.rate, "box_noise": self.box.noise, "error": self.box.error}
-        return {**tensors, **prior, **numbers}
+        return {**tensors, **prior, **numbers, "is_gaussian": self.box.is_gaussian}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state with the same numbers of annotations and classes."""
@@ -233,7 +234,11 @@ class NoiseEstimator:
         for name, tensor in (self.state | prior).items():
             tensor.copy_(state[name])
         self.rate = float(state["rate"])
-        self.box = BoxNoise(float(state["box_noise"]), float(state["error"]))
+        self.box = BoxNoise(
+            float(state["box_noise"]),
+            float(state["error"]),
+            is_gaussian=bool(state.get("is_gaussian")),  # older versions saved none
+        )
 
     def _estimate_labels(self, epoch: int, is_firm: bool) -> None:
         state, settings = self.state, self.settings
@@ -285,7 +290,9 @@ class NoiseEstimator:
         )
 
     def _estimate_boxes(self, is_firm: bool) -> None:
-        estimate = equations.fit_box_noise(self.state["residuals"], self.state["pull"].cpu())
+        estimate = equations.fit_box_noise(
+            self.state["residuals"], self.state["pull"].cpu(), self.settings.box_noise_shape
+        )
         if is_firm and estimate.noise < self.box.noise:
             return
         self.box = estimate

@@ -94,6 +94,7 @@ class EdgeNoise(NamedTuple):
     noise: Tensor  # N, see `methods.equations.expected_boxes`
     error: Tensor  # standard deviation of a vote's error
     hold_share: Tensor  # see `methods.equations.hold_at_border`
+    is_gaussian: bool | Tensor = False
 
 
 def estimate_boxes(
@@ -107,7 +108,9 @@ def estimate_boxes(
     vote = equations.voted_boxes(
         annotations.boxes, votes.boxes, votes.weights, votes.is_voter, 0.0, cluster_min_iou
     )
-    boxes = equations.expected_boxes(annotations.boxes, vote, edges.noise, edges.error)
+    boxes = equations.expected_boxes(
+        annotations.boxes, vote, edges.noise, edges.error, edges.is_gaussian
+    )
     boxes = equations.hold_at_border(boxes, annotations.boxes, annotations.sizes, edges.hold_share)
     return _where_repaired(annotations, (votes.weights > 0).any(-1), keep, boxes)
 

@@ -18,6 +18,7 @@ from boxmend.methods.equations import (
     extend_past_border,
     fit_box_noise,
     hold_at_border,
+    mean_noise,
     pull_sums,
     raw_box_share,
 )
@@ -273,6 +274,89 @@ def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, err
 
     blends = [wrong(torch.lerp(voted, annotated, share / 20)) for share in range(21)]
     assert wrong(expected_boxes(annotated, voted, noise, error)) < 0.96 * min(blends)
+
+
+def test_edges_under_gaussian_noise_move_by_the_hand_computed_share() -> None:
+    # N = 0.2 sqrt(3), so the noise has a deviation of 0.2 and a variance of 0.04. An error of
+    # 0.1 sqrt(0.65 + 0.35 * 2.5^2) has parts of 0.1 (65 %) and 0.25 (35 %): x = 0.1 has the
+    # densities 0.65 * 0.360978 / 0.223607 = 1.04932 and 0.35 * 0.379948 / 0.320156 = 0.415363,
+    # and moves by 0.04 / 0.05 = 0.8 and 0.04 / 0.1025 = 0.390244 of itself.
+    noise, error = 0.2 * math.sqrt(3), 0.1 * math.sqrt(0.65 + 0.35 * 2.5**2)
+    expected = 0.1 * (1.04932 * 0.8 + 0.415363 * 0.390244) / (1.04932 + 0.415363)
+    box = torch.tensor([200.0, 200, 300, 300], dtype=torch.float64)
+    for is_gaussian in (True, torch.tensor(True)):
+        moved = expected_boxes(box, box + 10, noise, error, is_gaussian) - box
+        torch.testing.assert_close(moved, torch.full_like(box, 100 * expected), rtol=1e-4, atol=0)
+    back = expected_boxes(box, box - 10, noise, error, is_gaussian=True) - box
+    torch.testing.assert_close(back, -moved)
+    uniform = expected_boxes(box, box + 10, noise, error, torch.tensor(False))
+    assert torch.equal(uniform, expected_boxes(box, box + 10, noise, error))
+    far = expected_boxes(box, box + 300, noise, error, is_gaussian=True)  # of another object
+    torch.testing.assert_close(far, box, atol=1e-3, rtol=0)
+
+
+def gaussian_pairs(deviation: float, error: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Annotated and predicted boxes under Gaussian noise."""
+    generator = torch.Generator().manual_seed(seed)
+    moves, errors = torch.randn(2, 4000, 4, generator=generator)
+    return (TRUE + deviation * moves * SIDES)[None], (TRUE + error * errors * SIDES)[None]
+
+
+def count_pairs(annotated: Tensor, predicted: Tensor) -> Tensor:
+    return count_residuals(*edge_residuals(annotated, predicted, SIZES))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_shape_of_the_noise_is_found(seed: int) -> None:
+    gaussian = fit_box_noise(count_pairs(*gaussian_pairs(0.2, 0.05, seed)), shape="auto")
+    assert gaussian.is_gaussian
+    assert gaussian.gaussian_log_odds > 10
+    assert gaussian.noise == pytest.approx(0.2 * math.sqrt(3), abs=0.02)
+    uniform = fit_box_noise(count_pairs(*pairs(0.3, 0.05, seed=seed)), shape="auto")
+    assert not uniform.is_gaussian
+    assert uniform.gaussian_log_odds < -20
+    assert uniform[:4] == estimate_noise(*pairs(0.3, 0.05, seed=seed))[:4]
+
+
+def test_noise_of_doubtful_shape_counts_as_uniform() -> None:
+    clean = fit_box_noise(count_pairs(*pairs(0, 0.05)), shape="auto")
+    assert not clean.is_gaussian
+    assert clean.gaussian_log_odds == pytest.approx(0, abs=0.5)
+    counts = count_pairs(*gaussian_pairs(0.2, 0.05))
+    odds = fit_box_noise(counts, shape="auto").gaussian_log_odds
+    assert fit_box_noise(counts * 5.0 / odds, shape="auto").is_gaussian
+    few = fit_box_noise(counts * 2.0 / odds, shape="auto")
+    assert 1 < few.gaussian_log_odds < 5
+    assert not few.is_gaussian
+
+
+def test_a_given_shape_is_kept() -> None:
+    counts = count_pairs(*pairs(0.3, 0.05))
+    for fitted in (
+        fit_box_noise(counts, shape="gaussian"),
+        fit_box_noise(counts * 0, None, "gaussian"),
+    ):
+        assert fitted.is_gaussian
+        assert fitted.gaussian_log_odds == 0
+    assert not fit_box_noise(count_pairs(*gaussian_pairs(0.2, 0.05))).is_gaussian
+
+
+def test_the_mean_noise_of_both_shapes_equals_the_hand_computed_one() -> None:
+    assert mean_noise(0.4, is_gaussian=False) == pytest.approx(0.2)
+    # a deviation of 0.4 / sqrt(3) = 0.230940 times sqrt(2 / pi) = 0.797885
+    assert mean_noise(0.4, is_gaussian=True) == pytest.approx(0.184263, abs=1e-6)
+
+
+@pytest.mark.parametrize(("deviation", "error"), [(0.25, 0.13), (0.15, 0.1)])
+def test_the_shape_of_the_noise_makes_expected_edges_better(deviation: float, error: float) -> None:
+    annotated, voted = gaussian_pairs(deviation, error)
+    noise = deviation * math.sqrt(3)
+
+    def wrong(is_gaussian: bool) -> float:
+        boxes = expected_boxes(annotated, voted, noise, error, is_gaussian)
+        return float(((boxes - TRUE) / SIDES).square().mean())
+
+    assert wrong(True) < 0.97 * wrong(False)
 
 
 def test_edges_annotated_at_the_border_move_half_as_far() -> None:

@@ -45,6 +45,7 @@ SETTING_WORDS = {
     "box_noise": "box",
     "epochs": "epochs",
     "mend.missing_min_score": "missing",
+    "mend.box_noise_shape": "shape",
 }
 """The words for settings in names of cells; other settings use the last part of their name."""
 RECIPE_WORDS = {

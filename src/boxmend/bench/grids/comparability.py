@@ -41,9 +41,9 @@ UNSET = "None"  # counts as absent: results of earlier versions lack newer setti
 ADDED_SETTINGS = {
     "settings.published.judged_classes": "all",
     "settings.published.judged_box": "matched",
+    "settings.mend.box_noise_shape": "uniform",
 }
-"""Settings of the published method by their places, with the values that results before them
-imply."""
+"""Settings by their places, with the values that results before them imply."""
 
 Place = tuple[Result, dict[str, str]]
 """A result, and its values by their dotted places."""

@@ -170,7 +170,11 @@ _ALL_LAYOUTS = (
         "gaussian",
         "Accuracy under Gaussian box noise",
         tuple(noise_column(0, box, "gaussian") for box in (20, 25, 30)),
-        (CLEAN, *method_rows("baseline", "br", "mend-paper", "mend")),
+        (
+            CLEAN,
+            *method_rows("baseline", "br", "mend-paper", "mend"),
+            Row("mend, shape of the noise chosen", "mend", {"mend.box_noise_shape": "auto"}),
+        ),
     ),
     TableLayout(
         "sensitivity-n",

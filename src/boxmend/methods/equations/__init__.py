@@ -29,6 +29,7 @@ from boxmend.methods.equations.box_noise import (
     extend_past_border,
     fit_box_noise,
     hold_at_border,
+    mean_noise,
     pull_sums,
     raw_box_share,
 )
@@ -130,6 +131,7 @@ __all__ = [
     "label_losses",
     "log_likelihood",
     "matched_boxes",
+    "mean_noise",
     "posterior",
     "posterior_judgements",
     "prescreen_labels",

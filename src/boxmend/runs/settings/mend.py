@@ -58,6 +58,9 @@ class MendSettings:
     boxes: Literal["edges", "vote", "average"] = "edges"
     """How the final box is computed. edges: each edge at its expected position given the vote, the
     raw box and the box noise; vote: a blend of both by `raw_box_share`; average: Eq. 14."""
+    box_noise_shape: Literal["uniform", "gaussian", "auto"] = "uniform"
+    """Shape of the box noise that `edges` assumes. auto: the shape that explains the distances
+    between boxes and votes better, chosen once an epoch; not measured on photographs yet."""
     raw_box_share: float | None = None
     """Share of the raw box in the final one, 0 to 1; if set, raw box and vote are blended also with
     `edges`. By default it follows the box noise; before the first estimate it is 1: boxes stay."""
@@ -102,6 +105,7 @@ class MendSettings:
             check_share(f"mend.{name}", getattr(self, name))
         check_choice("mend.discarded", self.discarded, ("background", "ignore", "rpn_only"))
         check_choice("mend.boxes", self.boxes, ("edges", "vote", "average"))
+        check_choice("mend.box_noise_shape", self.box_noise_shape, ("uniform", "gaussian", "auto"))
         check_choice("mend.judgement", self.judgement, ("posterior", "queue"))
         for name, example in (("gamma", "0.1"), ("fit_threshold", "0.9"), ("box_beta", "2.0")):
             check_amount(f"mend.{name}", getattr(self, name), example)
