@@ -1,7 +1,9 @@
 """When a training is mended, what its log says, and annotations for other processes."""
 
+import copy
 import logging
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +11,13 @@ import pytest
 from torch import nn
 
 import boxmend
+from boxmend.auditing.ledgers import audit_ledger
 from boxmend.errors import DataError, UsageError
 from boxmend.integrations.checkpoints import read_state, save_state
 from boxmend.integrations.evaluating import evaluate_mode
 from boxmend.integrations.schedule import UpdateSchedule
-from boxmend.integrations.updating import finish_run, make_portable, update_mender
+from boxmend.integrations.updating import finish_run, update_mender
+from boxmend.runs.opening import open_run_with_history
 from tests.integrations.noisy_toys import NoisyToys, draw_noisy_toys
 
 LOGGER = logging.getLogger("test")
@@ -72,11 +76,56 @@ def test_errors_of_predictions_are_logged(
     ]
 
 
-def test_annotations_for_other_processes_can_be_pickled(toys: NoisyToys, tmp_path: Path) -> None:
+def test_a_prediction_that_fails_does_not_end_the_training(
+    toys: NoisyToys, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> boxmend.Predictions:
+        raise RuntimeError("CUDA out of memory")
+
+    mender = boxmend.Mender(toys.noisy, out=tmp_path / "run")
+    update_mender(mender, 1, fail, LOGGER)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("annotations that it has: RuntimeError: CUDA out of memory")
+    assert record.exc_info is not None  # where it comes from
+    update_mender(mender, 2, toys.detect, LOGGER)
+    assert mender.num_updates == 1
+
+
+def test_a_run_that_cannot_be_finished_is_logged(
+    toys: NoisyToys, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mender = boxmend.Mender(toys.noisy, out=tmp_path / "run")
+    update_mender(mender, 1, toys.detect, LOGGER)
+    shutil.rmtree(tmp_path / "run")
+    assert finish_run(mender, 1, toys.detect, LOGGER) is None
+    assert caplog.messages[-1].startswith("boxmend: the run is not finished: ")
+
+
+def test_a_training_of_warm_up_alone_says_that_nothing_changes(
+    toys: NoisyToys, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    mender = boxmend.Mender(toys.noisy, out=tmp_path / "run")
+    update_mender(mender, 1, toys.detect, LOGGER)
+    run = finish_run(mender, 2, toys.detect, LOGGER)
+    assert run is not None
+    assert mender.num_judging_updates == 0
+    assert caplog.messages[-1] == (
+        f"boxmend: {run.path} changes no annotation, since all of its 2 updates were in warm-up; "
+        "train for more epochs, or update more often"
+    )
+    with pytest.raises(DataError, match="or for more epochs if all updates were in warm-up"):
+        audit_ledger(open_run_with_history(run.path, toys.noisy))
+
+
+def test_annotations_can_be_pickled_and_copied_without_their_mender(
+    toys: NoisyToys, tmp_path: Path
+) -> None:
     annotations = boxmend.Mender(toys.noisy, out=tmp_path / "run").annotations()
-    again = pickle.loads(pickle.dumps(make_portable(annotations)))
-    np.testing.assert_array_equal(again.soft_labels, annotations.soft_labels)
-    np.testing.assert_array_equal(again.boxes, annotations.boxes)
+    for again in (pickle.loads(pickle.dumps(annotations)), copy.deepcopy(annotations)):
+        np.testing.assert_array_equal(again.soft_labels, annotations.soft_labels)
+        np.testing.assert_array_equal(again.boxes, annotations.boxes)
+        np.testing.assert_array_equal(again.rows_of_image(1), annotations.rows_of_image(1))
 
 
 def test_a_checkpoint_that_is_a_folder_has_the_state_in_it(tmp_path: Path) -> None:

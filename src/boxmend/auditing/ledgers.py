@@ -47,7 +47,8 @@ def audit_ledger(opened: OpenRun) -> tuple[Audit, tuple[str, ...]]:
     if not len(rows):
         raise DataError(
             f"{opened.run.path}: the run judged no label, so there is no evidence for an audit; "
-            "train with --method mend, or give --predictions of a detector"
+            "train with --method mend, or for more epochs if all updates were in warm-up, or give "
+            "--predictions of a detector"
         )
     box_noise = read_estimate(opened.run, "box_noise")
     evidence = gather_run_evidence(trained, rows)

@@ -19,16 +19,21 @@ def update_mender(
 ) -> None:
     """Update a Mender by the detections that `predict` returns.
 
-    A BoxmendError is logged and leaves the annotations as they are, since the training can go on.
+    An error is logged and leaves the annotations as they are, since the training can go on. One
+    that is no BoxmendError, such as a lack of memory in the prediction, is logged with its
+    traceback.
     """
     start = time.perf_counter()
     mender.annotations()  # those of the trainer until now
     try:
         update = mender.update(epoch, predict())
-    except BoxmendError as error:
+    except Exception as error:
+        is_expected = isinstance(error, BoxmendError)
+        reason = str(error) if is_expected else f"{type(error).__name__}: {error}"
         logger.error(
             f"boxmend: epoch {epoch}: no update, and the training continues with the "
-            f"annotations that it has: {error}"
+            f"annotations that it has: {reason}",
+            exc_info=not is_expected,
         )
         return
     logger.info(_describe_update(update, time.perf_counter() - start))
@@ -39,15 +44,25 @@ def finish_run(
 ) -> TrainedRun | None:
     """Update a Mender a last time, after `epoch` epochs, and finish its run.
 
-    Return None if no update has succeeded.
+    Return None if no update has succeeded, or if the run cannot be written; the log says why.
     """
     if epoch > mender.last_epoch:
         update_mender(mender, epoch, predict, logger)
     if not mender.num_updates:
         logger.error("boxmend: no update succeeded, so there are no mended annotations")
         return None
-    run = mender.finish()
-    logger.info(f"boxmend: {run.path} has the mended annotations: boxmend report {run.path}")
+    try:
+        run = mender.finish()
+    except (BoxmendError, OSError) as error:
+        logger.error(f"boxmend: the run is not finished: {error}")
+        return None
+    if mender.num_judging_updates:
+        logger.info(f"boxmend: {run.path} has the mended annotations: boxmend report {run.path}")
+    else:
+        logger.warning(
+            f"boxmend: {run.path} changes no annotation, since all of its {mender.num_updates} "
+            "updates were in warm-up; train for more epochs, or update more often"
+        )
     return run
 
 

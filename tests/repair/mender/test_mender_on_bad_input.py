@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmend import BoxmendError, Mender, MenderSettings, Predictions
+from boxmend import BoxmendError, Mender, MenderSettings, Predictions, prescreen
 from boxmend.data.types import Floats
 from boxmend.errors import DataError, OutputError, UsageError
 from tests.auditing.audit_scenes import SIZE
@@ -55,6 +55,44 @@ def test_names_that_the_dataset_does_not_have_are_named(drawn: Scene, tmp_path: 
             mender.update(0, wrong)
     assert mender.num_updates == 0
     mender.update(0, predictions_of(drawn))
+
+
+def test_labels_that_count_from_one_are_named(drawn: Scene, tmp_path: Path) -> None:
+    mender, labels = started(drawn, tmp_path / "run"), drawn.detected.labels
+    with pytest.raises(DataError, match="if they count from 1, subtract 1"):
+        mender.update(0, changed(drawn, labels=labels + 1))
+    with pytest.raises(DataError, match="leaves out the others"):
+        mender.update(0, changed(drawn, labels=np.where(labels == 0, 7, labels)))
+
+
+def test_classes_in_another_order_are_noticed(drawn: Scene, tmp_path: Path) -> None:
+    rolled = changed(drawn, labels=(drawn.detected.labels + 1) % 5)
+    with pytest.warns(UserWarning, match="worse than chance; check that their classes have the"):
+        mender = mend(drawn.dataset, rolled, tmp_path / "run", ONLY_ANNOTATED)
+    mender.annotations()
+    assert any("of the labels or more" in note for note in mender.update(4, rolled).notes)
+    right = mend(drawn.dataset, predictions_of(drawn), tmp_path / "right", ONLY_ANNOTATED)
+    assert right.num_judging_updates > 0  # which would have warned
+
+
+def test_arguments_of_another_type_are_named(drawn: Scene, tmp_path: Path) -> None:
+    odd: Any = "data.yaml"
+    with pytest.raises(UsageError, match=r"dataset is a str; expected boxmend\.load"):
+        Mender(odd, out=tmp_path / "run")
+    with pytest.raises(UsageError, match=r"settings is a str; expected boxmend\.MenderSettings"):
+        Mender(drawn.dataset, odd, out=tmp_path / "run")
+    with pytest.raises(UsageError, match=r"'default'; .*boxmend\.prescreen\(dataset, weights='def"):
+        Mender(drawn.dataset, out=tmp_path / "run", prescreen="default")
+    with pytest.raises(UsageError, match=r"dataset is a str; expected boxmend\.load"):
+        prescreen(odd)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_state_of_another_folder_is_refused(drawn: Scene, tmp_path: Path) -> None:
+    state = mend(drawn.dataset, predictions_of(drawn), tmp_path / "one").state_dict()
+    other = Mender(drawn.dataset, out=tmp_path / "other")
+    with pytest.raises(DataError, match="other: lacks results of the updates before this state"):
+        other.load_state_dict(state)
 
 
 def test_arrays_of_a_wrong_shape_or_without_numbers_are_refused(drawn: Scene) -> None:

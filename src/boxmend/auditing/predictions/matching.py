@@ -43,6 +43,14 @@ from boxmend.errors import DataError
 REMEDY = "predictions.select(dataset) leaves out the others"
 
 
+def _advise_on_labels(raw: RawDetections, dataset: Dataset) -> str:
+    """Return what to do about unknown labels; numbers from 1 to C include one for background."""
+    numbers = [key for key, name in raw.class_keys if isinstance(key, int) and name is None]
+    if numbers and min(numbers) >= 1 and max(numbers) == len(dataset.label_names):
+        return "if they count from 1, subtract 1"
+    return REMEDY
+
+
 def match_predictions(
     raw: RawDetections,
     dataset: Dataset,
@@ -62,7 +70,7 @@ def match_predictions(
         "predictions.labels",
         labels < 0,
         _Values(raw.class_keys, raw.classes),
-        f"{describe_labels(dataset.label_names)}; {REMEDY}",
+        f"{describe_labels(dataset.label_names)}; {_advise_on_labels(raw, dataset)}",
     )
     notes = _check_agreement(raw, dataset, image_rows, labels_by_key) if is_compared else []
     vectors, vector_notes = order_vectors(raw, labels, dataset)

@@ -17,7 +17,7 @@ from boxmend.errors import DataError, UsageError
 from boxmend.integrations.checkpoints import decode_state, encode_state
 from boxmend.integrations.evaluating import evaluate_mode
 from boxmend.integrations.schedule import UpdateSchedule
-from boxmend.integrations.updating import finish_run, make_portable, update_mender
+from boxmend.integrations.updating import finish_run, update_mender
 from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings
 from boxmend.repair.trained_runs import TrainedRun
 
@@ -130,8 +130,7 @@ class MendingCallback(Callback):  # type: ignore[misc]  # untyped where Lightnin
         """Exchange the annotations of the first process in all processes."""
         annotations = None if self.mender is None else self.mender.annotations()
         if trainer.world_size > 1:
-            portable = None if annotations is None else make_portable(annotations)
-            annotations = trainer.strategy.broadcast(portable)
+            annotations = trainer.strategy.broadcast(annotations)
         assert annotations is not None
         self._exchange(annotations)
 

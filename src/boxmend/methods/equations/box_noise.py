@@ -48,7 +48,7 @@ class BoxNoiseConstants:
     typical_error_sides: float = 0.13  # standard deviation of d, where it was not measured
     # Density of d at any distance: a vote that far away belongs to another object.
     stray_density: float = 1e-6
-    # Log odds from which on noise counts as Gaussian. On the embedded dataset, trainings reached 9.8
+    # Log odds from which on noise counts as Gaussian. Trainings on the embedded dataset reached 9.8
     # and 9.5 under Gaussian noise of 0.25, and 3.6 and 6.6 under uniform noise of 0.4.
     min_gaussian_log_odds: float = 7.0
     min_noise_sides: float = 1e-3  # instead of N = 0, by which the densities are divided

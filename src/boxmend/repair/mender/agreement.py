@@ -81,8 +81,8 @@ def check_agreement(scene: Scene, detected: Detected) -> bool:
         words, other = max(fitting, key=lambda reading: round(float(reading[1].mean()), 1))
         better = _share_of_better_images(own, other, place)
         raise DataError(
-            f"the detections fit the annotations better {words}: mean IoU {other.mean():.2f} "
-            f"instead of {own.mean():.2f}, and better in {better:.0%} of the images; {REMEDY}"
+            f"the detections fit the annotations better {words}, in {better:.0%} of the images "
+            f"(mean IoU {other.mean():.2f}, as they are {own.mean():.2f}); {REMEDY}"
         )
     return float(own.mean()) >= min(needed, FORMATS.good_mean_iou)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +60,10 @@ class MendedAnnotations:
     def soft_labels(self) -> Singles:
         """[m, C] Posterior of the true class; the probabilities of an annotation add up to 1."""
         return self.make_soft_labels()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the columns without the Mender, for copies and for processes of a loader."""
+        return {**self.__dict__, "make_soft_labels": partial(np.asarray, self.soft_labels)}
 
     def rows_of_image(self, image_row: int) -> Rows:
         """Return the rows of the annotations in one image, also those of weight 0."""

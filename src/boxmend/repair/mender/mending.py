@@ -93,6 +93,7 @@ class Mender:
         see their labels; a row of NaN is unknown. With `resume`, continue the unfinished run in
         `out`: call `load_state_dict` with the state in your checkpoint, or start again without it.
         """
+        _check_arguments(dataset, settings)
         ensure_unique_ids(dataset)
         self.settings = settings or MenderSettings()
         self.dataset = replace(dataset, boxes=dataset.boxes.copy(), labels=dataset.labels.copy())
@@ -108,6 +109,11 @@ class Mender:
         self._is_trained_on = False
         self._is_finished = False
         self._writer = RunWriter(out, self.dataset, self.settings, resume)
+
+    @property
+    def num_judging_updates(self) -> int:
+        """The number of updates after warm-up; only these change annotations."""
+        return self.num_updates - self._num_warm_up_updates
 
     def annotations(self) -> MendedAnnotations:
         """Return the annotations to train on until the next update."""
@@ -131,6 +137,7 @@ class Mender:
         seen = np.zeros(0, np.int64)
         if detected is not None:
             seen = np.flatnonzero(self._premises.scene.mark_seen(detected))
+        notes += self._check_classes(beliefs)
         update = self._describe(int(epoch), beliefs, len(seen), notes)
         entries = make_entries(self.dataset, self._premises, beliefs, seen, self.num_updates)
         self._writer.append(entries, self._figures(update, beliefs))
@@ -205,9 +212,7 @@ class Mender:
             p = read_prescreen(prescreen, self.dataset)[scene.rows]
             prior = fit_prior(p, scene.objects.labels, self.settings)
             if prior is None:
-                self._warn(
-                    (warning("the prescreen says too little about the label noise and is ignored"),)
-                )
+                self._warn((warning(_describe_weak_prescreen(int((~np.isnan(p)).all(1).sum()))),))
         return Premises(scene, self.settings, prior)
 
     def _read(self, predictions: Predictions) -> tuple[Detected | None, tuple[str, ...]]:
@@ -230,6 +235,19 @@ class Mender:
                 "check that image ids and boxes are in the same order"
             )
         return None, (*notes, UNFIT)
+
+    def _check_classes(self, beliefs: Beliefs) -> tuple[str, ...]:
+        """Return a warning if the detections contradict more labels than chance would."""
+        noise, num_labels = self._describe_noise(beliefs), len(self.dataset.label_names)
+        low = noise.get("label_noise_low", 0.0)
+        if beliefs.estimates.is_warm_up or num_labels < 2 or low <= 1 - 1 / num_labels:
+            return ()
+        return (
+            warning(
+                f"the detections contradict {low:.0%} of the labels or more, which is worse than "
+                "chance; check that their classes have the order of the dataset's label_names"
+            ),
+        )
 
     def _warn(self, notes: tuple[str, ...]) -> None:
         """Show every note that is a warning once."""
@@ -359,3 +377,21 @@ class Mender:
             "spurious": update.num_spurious / number,
             "missing": update.num_missing / number,
         }
+
+
+def _check_arguments(dataset: Any, settings: Any) -> None:
+    """Raise a UsageError for arguments of another type."""
+    if not isinstance(dataset, Dataset):
+        raise UsageError(f"dataset is a {type(dataset).__name__}; expected boxmend.load(...)")
+    if settings is not None and not isinstance(settings, MenderSettings):
+        raise UsageError(
+            f"settings is a {type(settings).__name__}; expected boxmend.MenderSettings(...)"
+        )
+
+
+def _describe_weak_prescreen(num_annotations: int) -> str:
+    return (
+        f"the prescreen of {num_annotations:,} annotations says too little about the label noise "
+        "and is ignored; it needs about a thousand annotations, and features that tell the classes "
+        "apart"
+    )

@@ -5,6 +5,7 @@ rules for its own prescreen.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,11 @@ class ClassPrior:
 def read_prescreen(value: Any, dataset: Dataset) -> Singles:
     """Return the argument as probabilities [n, C] of all annotations; NaN rows are unknown."""
     shape = len(dataset), len(dataset.label_names)
+    if isinstance(value, str | Path):
+        raise UsageError(
+            f"{NAME} is {str(value)!r}; expected probabilities: "
+            f"boxmend.prescreen(dataset, weights={str(value)!r}) computes them"
+        )
     columns = to_floats(NAME, value)
     if columns.shape != shape:
         raise UsageError(

@@ -14,7 +14,7 @@ import numpy as np
 from boxmend import __version__
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import describe_data
-from boxmend.errors import OutputError, UsageError
+from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.repair.mender.settings import MenderSettings
 from boxmend.repair.mender.state import read_value
 from boxmend.runs import folder as runs
@@ -72,6 +72,12 @@ class RunWriter:
             pending=values["pending"],
         )
         metrics_bytes = int(read_value(state, "metrics_bytes"))
+        metrics = self.run.path / runs.METRICS_FILE
+        if (metrics.stat().st_size if metrics.is_file() else 0) < metrics_bytes:
+            raise DataError(
+                f"{self.run.path}: lacks results of the updates before this state; name the folder "
+                "that the state was saved with, or start a new run without it"
+            )
         self.rewind(ledger, num_updates - 1 if num_updates else None, metrics_bytes)
 
     def append(self, entries: Entries, figures: Mapping[str, Any]) -> None:
