@@ -7,6 +7,8 @@ import pytest
 
 import boxmend
 from boxmend.auditing.audit import AuditSettings
+from boxmend.auditing.calibration import Share
+from boxmend.repair.mender import MenderUpdate
 from boxmend.runs.settings import Optimisation
 from tests.auditing.audit_scenes import Noise, scene
 
@@ -89,3 +91,18 @@ def test_columns_are_described_by_their_size(results: dict[str, Any]) -> None:
     assert f"ids=<list of {number}>" in repr(fixes)
     assert f"old_boxes=<ndarray {number}x4>" in repr(fixes)
     assert f"fixes=<Fixes of {number}>" in repr(results["columns"])
+
+
+def test_numbers_have_four_digits() -> None:
+    assert repr(Share(1 / 3, 0.25, 2 / 3)) == "Share(0.3333, low=0.25, high=0.6667)"
+    counts = ("num_judged", "num_relabelled", "num_unsure", "num_moved", "num_spurious")
+    update = MenderUpdate(
+        epoch=3,
+        is_warm_up=False,
+        agreement=0.123456,
+        num_missing=0,
+        label_noise=Share(0.1, 0.0, 0.2),
+        box_noise=Share(0.0, 0.0, 0.0),
+        **dict.fromkeys(counts, 12345),
+    )
+    assert "agreement=0.1235, num_judged=12345" in repr(update)

@@ -54,6 +54,18 @@ def test_a_run_is_finished_after_a_last_update(
     assert " labels changed, 1" in caplog.messages[2]
 
 
+def test_an_update_without_detections_says_so_in_the_log(
+    toys: NoisyToys, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    mender = boxmend.Mender(toys.noisy, out=tmp_path / "run")
+    nothing = boxmend.Predictions([], np.zeros((0, 4)), [], [])
+    with pytest.warns(UserWarning, match="there is no detection"):
+        update_mender(mender, 1, lambda: nothing, LOGGER)
+    assert "still in warm-up" in caplog.messages[0]
+    assert "there is no detection, so this update changes nothing" in caplog.messages[0]
+
+
 def test_an_epoch_has_one_update(toys: NoisyToys, tmp_path: Path) -> None:
     mender = boxmend.Mender(toys.noisy, out=tmp_path / "run")
     update_mender(mender, 1, toys.detect, LOGGER)
@@ -86,7 +98,7 @@ def test_a_prediction_that_fails_does_not_end_the_training(
     update_mender(mender, 1, fail, LOGGER)
     (record,) = caplog.records
     assert record.getMessage().endswith("annotations that it has: RuntimeError: CUDA out of memory")
-    assert record.exc_info is not None  # where it comes from
+    assert record.exc_info  # where it comes from
     update_mender(mender, 2, toys.detect, LOGGER)
     assert mender.num_updates == 1
 

@@ -44,6 +44,10 @@ class Share:
     low: float
     high: float
 
+    def __repr__(self) -> str:
+        """Return the share with its bounds, with four digits each."""
+        return f"Share({self.value:.4g}, low={self.low:.4g}, high={self.high:.4g})"
+
     @property
     def cautious(self) -> float:
         """The value, moved a quarter of the way to its lower bound.

@@ -35,13 +35,16 @@ def _is_default(field: Field[Any], value: Any) -> bool:
 
 
 def _describe_value(value: Any) -> str:
-    """Return a value as a short text: the shape of an array, the size of a long list."""
+    """Return a value as a short text: the shape of an array, the size of a long list.
+
+    Floats have four digits.
+    """
     if hasattr(value, "shape"):
         return f"<{type(value).__name__} {'x'.join(map(str, value.shape))}>"
     if isinstance(value, list | tuple | dict | set) and len(value) > MAX_ENTRIES:
         return f"<{type(value).__name__} of {len(value):,}>"
     if is_dataclass(value) and isinstance(value, Sized):
         return f"<{type(value).__name__} of {len(value):,}>"
-    text = " ".join(repr(value).split())
+    text = f"{value:.4g}" if isinstance(value, float) else " ".join(repr(value).split())
     most = MAX_RECORD_CHARACTERS if is_dataclass(value) else MAX_VALUE_CHARACTERS
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -74,7 +74,8 @@ def make_portable(annotations: MendedAnnotations) -> MendedAnnotations:
 def _describe_update(update: MenderUpdate, seconds: float) -> str:
     """Return a line about an update for the log."""
     if update.is_warm_up:
-        return f"boxmend: epoch {update.epoch}: still in warm-up ({seconds:.1f} s)"
+        notes = "".join(f"; {note}" for note in update.notes)
+        return f"boxmend: epoch {update.epoch}: still in warm-up ({seconds:.1f} s){notes}"
     return (
         f"boxmend: epoch {update.epoch}: {update.num_relabelled:,} labels changed, "
         f"{update.num_moved:,} boxes moved, {update.num_spurious:,} spurious, "
