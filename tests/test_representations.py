@@ -95,14 +95,17 @@ def test_columns_are_described_by_their_size(results: dict[str, Any]) -> None:
 
 def test_numbers_have_four_digits() -> None:
     assert repr(Share(1 / 3, 0.25, 2 / 3)) == "Share(0.3333, low=0.25, high=0.6667)"
-    counts = ("num_judged", "num_relabelled", "num_unsure", "num_moved", "num_spurious")
     update = MenderUpdate(
         epoch=3,
         is_warm_up=False,
         agreement=0.123456,
+        num_judged=12345,
+        num_relabelled=1,
+        num_unsure=0,
+        num_moved=2,
+        num_spurious=0,
         num_missing=0,
         label_noise=Share(0.1, 0.0, 0.2),
         box_noise=Share(0.0, 0.0, 0.0),
-        **dict.fromkeys(counts, 12345),
     )
     assert "agreement=0.1235, num_judged=12345" in repr(update)
