@@ -247,7 +247,7 @@ def test_a_failed_update_is_logged_and_the_training_goes_on(
 
     lines: list[str] = []
     monkeypatch.setattr(mending, "predict", fail)
-    monkeypatch.setattr(mending.LOGGER, "error", lines.append)
+    monkeypatch.setattr(mending.LOGGER, "error", lambda text, **options: lines.append(text))
     training = Training(toys, tmp_path)
     trainer = training.train()
     assert (trainer.state.epoch, training.callback.run) == (6, None)
