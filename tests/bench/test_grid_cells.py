@@ -17,7 +17,7 @@ from boxmend.bench.grids.table_spec import (
     TWICE_EPOCHS,
     Variant,
 )
-from boxmend.data.noise import NoiseSettings
+from boxmend.data.noise import NoiseSettings, make_preset
 from boxmend.errors import UsageError
 from boxmend.methods.table import TrainingProgress
 from boxmend.runs.settings.training import METHOD_SECTIONS
@@ -34,6 +34,11 @@ from boxmend.runs.settings.training import METHOD_SECTIONS
         (
             Cell("pair:0.4", None, "mend", (), 1, presence="missing:0.2"),
             "pair40-box0-missing20-mend-1",
+        ),
+        (Cell(None, None, "mend", (), 0, presence="una:0.2"), "label0-box0-una20-mend-0"),
+        (
+            Cell(None, None, "mend", (("mend.box_noise_shape", "auto"),), 0),
+            "label0-box0-mend~shape-auto-0",
         ),
         (
             Cell("symmetric:0.4", None, "mend-paper", (("published.queue_length", 64),), 0),
@@ -300,3 +305,10 @@ def test_data_are_needed_and_options_named(tmp_path: Path) -> None:
 
 def test_an_empty_variant_has_no_name() -> None:
     assert variant_word({}) == ""
+
+
+def test_the_noise_of_una_has_all_kinds() -> None:
+    cell = Cell(None, None, "mend", (), 3, presence="una:0.2")
+    assert cell.noise == make_preset("una:0.2", 3)
+    assert not cell.is_clean
+    assert cell.noise_folder == "label0-box0-una20-3"

@@ -106,6 +106,18 @@ def test_annotations_are_missing_and_spurious_where_cells_say_so(
     }
 
 
+def test_the_noise_of_una_is_made_with_its_truth(toys: Path, tmp_path: Path) -> None:
+    plan = ready(toys, tmp_path, "una", only=("*una20-mend-0",))
+    (cell,) = plan.cells
+    noisy = load(*noisy_data.noisy_data(plan.root, read_job(plan.folder(cell))))
+    truth = known_truth(noisy_data.truth_of(plan.root, read_job(plan.folder(cell))), noisy)
+    clean = len(load(f"{toys}:train"))
+    assert truth.is_spurious.sum() == round(0.2 * clean)
+    assert len(noisy) == clean - round(0.2 * clean) + round(0.2 * clean)  # as many are missing
+    wrong = (noisy.labels != truth.labels)[~truth.is_spurious].mean()
+    assert 0 < wrong < 0.3  # 20 %, of which 1 of 6 stay right
+
+
 def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_path: Path) -> None:
     toys = tmp_path / "toys"
     assert run(["synth", "--images", "10", "--out", str(toys)]) == 0

@@ -147,6 +147,13 @@ def test_the_worst_estimate_counts() -> None:
     assert bar.cells[-1] == "pair30-box0-mend-0"
 
 
+def test_the_labels_of_una_have_no_rate_to_compare() -> None:
+    una = result(
+        *("mend", 0.5), noise=(None, None, "una:0.4"), cell="una", estimates={"label_noise": 0.4}
+    )
+    assert of([*at_forty(0.5), una], "auto") == of(at_forty(0.5), "auto")
+
+
 def goal_of(results: list[Result], what: str) -> AccuracyTarget:
     (goal,) = (target for target in evaluate_targets(results) if target.what == what)
     assert goal.is_goal

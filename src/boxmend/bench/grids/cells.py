@@ -5,6 +5,7 @@ pair40-box0-lr-0                pair label noise
 label0-gaussian20-br-1          a standard deviation of 0.2
 label0-oamil40-disco-0          OA-MIL's box noise, `jitter` of `boxmend noise`
 label0-box0-missing20-mend-0    one annotation in five is missing
+label0-box0-una20-mend-0        the noise of UNA, of all kinds, at 20 %
 label40-box40-mend-paper~N64-0  a variant, after the method
 label40-box40-ca-bbc~average-0  a variant of several settings, or of a value, that has a name
 label0-box0-baseline-0          the clean reference
@@ -26,7 +27,7 @@ from boxmend.bench.grids.table_spec import (
     cell_specs,
     noise_rate,
 )
-from boxmend.data.noise import NoiseSettings
+from boxmend.data.noise import NoiseSettings, make_preset
 from boxmend.errors import UsageError
 
 LABEL_WORDS = {"symmetric": "label", "pair": "pair"}
@@ -69,7 +70,7 @@ class Cell:
     """Settings by their dotted names, as in the layout."""
     seed: int = 0
     presence: str | None = None
-    """missing:RATE or spurious:RATE; None if neither."""
+    """missing:RATE, spurious:RATE, or una:RATE for all kinds together; None if neither."""
 
     @property
     def name(self) -> str:
@@ -121,6 +122,8 @@ def noise_settings(
     labels: str | None, boxes: str | None, presence: str | None, seed: int
 ) -> NoiseSettings:
     """Return the settings of `boxmend noise` for the noise of a cell."""
+    if presence and presence.startswith("una:"):
+        return make_preset(presence, seed)
     missing, spurious = (
         noise_rate(presence) if presence and presence.startswith(f"{kind}:") else 0.0
         for kind in ("missing", "spurious")

@@ -77,7 +77,7 @@ class Job(Struct, frozen=True, kw_only=True):
     weights_sha256: str | None = None
     """Hash of the file of weights, if there is one."""
     presence: str | None = None
-    """missing:RATE or spurious:RATE."""
+    """missing:RATE, spurious:RATE or una:RATE."""
     needs: str | None = None
     """The cell on whose mended annotations this one is trained."""
     keep_weights: bool = False

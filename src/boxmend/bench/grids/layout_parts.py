@@ -35,10 +35,10 @@ def pair_column(label: int) -> Column:
 
 
 def presence_column(kind: str, share: int) -> Column:
-    """Return a column of missing or spurious annotations, in percent of all."""
+    """Return a column of missing, spurious or UNA's annotations, in percent of all."""
     return Column(
         name=f"label0-box0-{kind}{share}",
-        title=f"{kind} {share}",
+        title=f"{kind.upper() if kind == 'una' else kind} {share}",
         presence=f"{kind}:{share / 100:g}",
     )
 

@@ -248,6 +248,15 @@ _ALL_LAYOUTS = (
         ),
     ),
     TableLayout(
+        "una",
+        "Accuracy under noise of all kinds, as in UNA",
+        tuple(presence_column("una", share) for share in (10, 20, 30, 40)),
+        (
+            *(CLEAN, *method_rows("baseline", "mend")),
+            Row("mend, missing objects ignored", "mend", {"mend.missing_min_score": 0.3}),
+        ),
+    ),
+    TableLayout(
         "readings",
         "Readings of the published method",
         (noise_column(40, 40), noise_column(40, 0)),

@@ -54,7 +54,8 @@ class Noise(Struct, frozen=True, forbid_unknown_fields=True):
     seed: Count = 0
     """The seed of the noise."""
     presence: Rate | None = None
-    """missing:RATE or spurious:RATE, as `boxmend noise --missing` and `--spurious` take them."""
+    """missing:RATE, spurious:RATE or una:RATE, as `boxmend noise` takes them by `--missing`,
+    `--spurious` and `--preset`."""
 
 
 class Data(Struct, frozen=True, forbid_unknown_fields=True):

@@ -82,7 +82,7 @@ class Column:
     metric: str | None = None
     """The score of this column, whatever metric is requested; None for that of the table."""
     presence: str | None = None
-    """missing:RATE or spurious:RATE; None if neither."""
+    """missing:RATE, spurious:RATE or una:RATE; None if neither."""
 
 
 @dataclass(frozen=True)

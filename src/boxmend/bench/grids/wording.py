@@ -102,8 +102,14 @@ def column_note(table: GridTable) -> str:
         words.append("gaussian: standard deviation in % of the side")
     if any(boxes.startswith("jitter") for _, boxes in kinds):
         words.append("OA-MIL: centre and size shifted by at most this share")
-    if any(column.presence for column in columns):
+    kinds_of_presence = {(column.presence or "").partition(":")[0] for column in columns}
+    if kinds_of_presence & {"missing", "spurious"}:
         words.append("missing: annotations removed; spurious: annotations added in the background")
+    if "una" in kinds_of_presence:
+        words.append(
+            "UNA: this share of the annotations is missing, as many have another label, as many "
+            "have a redrawn box, and as many are invented"
+        )
     return "; ".join(words) + "."
 
 
