@@ -54,9 +54,16 @@ def test_a_process_of_several_gpus_mends_once_although_it_inherits_callbacks(
 ) -> None:
     out = tmp_path / "run"
     options = {
-        **{"model": MODEL, "data": str(noisy.yaml), "imgsz": SIDE, "batch": 8, "epochs": 2},
-        **{"device": "cpu", "val": False, "plots": False},
-        **{"project": str(tmp_path / "yolo"), "exist_ok": True},
+        "model": MODEL,
+        "data": str(noisy.yaml),
+        "imgsz": SIDE,
+        "batch": 8,
+        "epochs": 2,
+        "device": "cpu",
+        "val": False,
+        "plots": False,
+        "project": str(tmp_path / "yolo"),
+        "exist_ok": True,
     }
     parent = mending.configure(out, every=1)(overrides=options)
     own = {  # without functions of Ultralytics that only cloudpickle can pickle
@@ -169,14 +176,20 @@ def test_a_model_is_trained_again_with_another_mending(
 
 
 def test_a_second_training_without_another_mending_is_not_mended(
-    noisy: Noisy, oracle: Oracle, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    noisy: Noisy,
+    oracle: Oracle,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = YOLO(MODEL)
     mending.attach(model, tmp_path / "a")
     train(model, noisy, epochs=2)
     calls = oracle.num_calls
+    exchanged: list[Any] = []
+    monkeypatch.setattr(attaching.TrainingLabels, "exchange", lambda *_, **__: exchanged.append(1))
     trainer = train(model, noisy, epochs=2, name="second")
-    assert oracle.num_calls == calls
+    assert (oracle.num_calls, exchanged) == (calls, [])
     assert "this training is not mended" in caplog.text
     assert not (trainer.wdir / "last.mender.npz").exists()
 
