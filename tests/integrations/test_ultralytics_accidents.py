@@ -22,7 +22,7 @@ from ultralytics import __version__ as ultralytics_version
 from ultralytics.utils import DEFAULT_CFG_DICT
 from ultralytics.utils.callbacks import get_default_callbacks
 
-from boxmend.integrations.ultralytics import attaching
+from boxmend.integrations.ultralytics import attaching, training
 from tests.integrations.test_ultralytics_training import (
     SIDE,
     Noisy,
@@ -271,6 +271,19 @@ def test_the_command_refuses_what_it_cannot_train_before_anything_is_written(
     assert run(["train", str(noisy.yaml), "--out", str(tmp_path / "run"), *tokens]) == 2
     assert message in capfd.readouterr().err
     assert not list(tmp_path.glob("run*"))
+
+
+def test_a_model_that_cannot_be_downloaded_is_named(
+    noisy: Noisy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(model: str) -> None:
+        raise ConnectionError("Environment may be offline")
+
+    monkeypatch.setattr(training, "YOLO", fail)
+    with pytest.raises(
+        UsageError, match=r"download the model yolo11n\.pt: .* offline.*pass the file"
+    ):
+        mending.train("yolo11n.pt", noisy.yaml, tmp_path / "run")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -70,6 +70,11 @@ def _load_model(model: str) -> YOLO:
         yolo = YOLO(model)
     except FileNotFoundError as error:
         raise UsageError(f"Ultralytics has no model {model}, and there is no such file") from error
+    except ConnectionError as error:
+        raise UsageError(
+            f"Ultralytics cannot download the model {model}: {error}. Download it elsewhere and "
+            "pass the file, or start from random weights with a .yaml, like yolo11n.yaml"
+        ) from error
     except NotImplementedError as error:
         raise UsageError(f"the model {model} is not a YOLO model; {SUPPORTED_MODELS}") from error
     if yolo.task != "detect":
