@@ -23,6 +23,7 @@ from ultralytics.utils import DEFAULT_CFG_DICT
 from ultralytics.utils.callbacks import get_default_callbacks
 
 from boxmend.integrations.ultralytics import attaching, training
+from boxmend.integrations.ultralytics.labels import TrainingLabels
 from tests.integrations.test_ultralytics_training import (
     SIDE,
     Noisy,
@@ -193,7 +194,7 @@ def test_a_second_training_without_another_mending_is_not_mended(
     train(model, noisy, epochs=2)
     calls = oracle.num_calls
     exchanged: list[Any] = []
-    monkeypatch.setattr(attaching.TrainingLabels, "exchange", lambda *_, **__: exchanged.append(1))
+    monkeypatch.setattr(TrainingLabels, "exchange", lambda *_, **__: exchanged.append(1))
     trainer = train(model, noisy, epochs=2, name="second")
     assert (oracle.num_calls, exchanged) == (calls, [])
     assert "this training is not mended" in caplog.text
