@@ -421,7 +421,7 @@ def test_options_that_change_the_annotations_are_refused_before_the_training(
 def test_other_models_are_refused_before_the_training(noisy: Noisy, tmp_path: Path) -> None:
     model = YOLO("yolov10n.yaml")
     mending.attach(model, tmp_path / "run")
-    with pytest.raises(UsageError, match="v10Detect; boxmend supports YOLOv8 and YOLO11"):
+    with pytest.raises(UsageError, match="v10Detect; boxmend supports YOLOv8, YOLO11 and"):
         train(model, noisy)
     with pytest.raises(UsageError, match="the model ends with Segment"):
         ensure_supported_model(YOLO("yolo11n-seg.yaml").model)

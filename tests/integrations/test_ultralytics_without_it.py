@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from boxmend.cli import run
-from boxmend.errors import DataError
+from boxmend.errors import DataError, OutputError
 from boxmend.integrations.checkpoints import read_state, save_state
 from boxmend.integrations.ultralytics import predicting
+from boxmend.integrations.ultralytics.folders import ensure_usable
 from boxmend.integrations.ultralytics.predicting import select_detections
 
 
@@ -36,6 +37,8 @@ def test_train_needs_one_data_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     trainer = ["--trainer", "ultralytics:yolo11n.yaml"]
     assert run(["train", "a.json", "--out", "never", *trainer]) == 2
     assert "needs one data.yaml, but the data are a.json" in capsys.readouterr().err
+    assert run(["train", "data.yaml:train", "--out", "never", *trainer]) == 2
+    assert "leave out `:train` of data.yaml:train" in capsys.readouterr().err
 
 
 def test_a_state_is_read_as_it_was_saved(tmp_path: Path) -> None:
@@ -62,6 +65,29 @@ def test_a_missing_or_damaged_state_is_an_error_with_a_remedy(tmp_path: Path) ->
         read_state(tmp_path / "last.pt")
 
 
+def test_a_run_needs_a_new_an_empty_or_a_resumable_folder(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    ensure_usable(out)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="exists and is not a folder; name a new folder"):
+        ensure_usable(tmp_path / "file")
+    out.mkdir()
+    (out / ".lock").touch()  # of a run that was killed at its start
+    ensure_usable(out)
+    (out / "mine.txt").write_text("x")
+    with pytest.raises(OutputError, match=r"not empty \(mine\.txt\); name a new folder"):
+        ensure_usable(out)
+    (out / "run.json").write_text("{}")
+    ensure_usable(out, resume=True)
+    with pytest.raises(
+        OutputError, match=r"unfinished run.*attach with the same options, and call"
+    ):
+        ensure_usable(out)
+    (out / "finished").touch()
+    with pytest.raises(OutputError, match="has a finished run, which is never overwritten"):
+        ensure_usable(out, resume=True)
+
+
 def make_output(*rows: tuple[float, ...]) -> torch.Tensor:
     """Return the output of a head with one image; each row has a box as centers and sizes."""
     return torch.tensor(rows).T[None]
@@ -81,6 +107,12 @@ def test_detections_of_one_class_that_overlap_are_suppressed() -> None:
     torch.testing.assert_close(found.scores[0][used], torch.tensor([0.7, 0.6, 0.5]))
     torch.testing.assert_close(found.boxes[0][used][0], torch.tensor([5, 5.5, 15, 14.5]))
     torch.testing.assert_close(found.class_scores[0][used][1], torch.tensor([0.1, 0.6]))
+
+
+def test_boxes_of_negative_size_are_dropped() -> None:
+    output = make_output((10, 10, 10, -4, 0.9, 0.1), (10, 10, -1, 4, 0.8, 0), (9, 9, 4, 4, 0.7, 0))
+    found = select_detections(output)
+    assert found.scores[0][found.is_used[0]].tolist() == pytest.approx([0.7])
 
 
 def test_an_image_has_a_limited_number_of_detections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,12 @@ def train_by(other: OtherTrainer, data: tuple[str, ...], out: str, settings: Tra
         raise UsageError(
             f"--trainer is {trainer}; expected {PACKAGE}:MODEL, like {PACKAGE}:yolo11n.yaml"
         )
+    file, _, split = data[0].rpartition(":") if len(data) == 1 else ("", "", "")
+    if file.endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"--trainer {PACKAGE} reads the splits train and val of a data.yaml; leave out "
+            f"`:{split}` of {data[0]}"
+        )
     if len(data) != 1 or not data[0].endswith((".yaml", ".yml")):
         raise UsageError(
             f"--trainer {PACKAGE} needs one data.yaml, but the data are {' '.join(data)}; "

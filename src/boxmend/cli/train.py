@@ -115,7 +115,8 @@ def train(
 
     The folder of the run gets settings.json, run.json, metrics.jsonl, the ledger with every
     judgement and, at the end, model.safetensors. Ctrl-C and SIGTERM save a checkpoint and stop;
-    --resume continues.
+    --resume continues. With --trainer, Ultralytics writes the weights into DIR-yolo, and only
+    Python can resume a stopped training.
 
     Example: boxmend train data.yaml --out run
     """

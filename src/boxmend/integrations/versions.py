@@ -19,7 +19,10 @@ class SupportedVersions:
 
 SUPPORTED = {
     "ultralytics": SupportedVersions(
-        (8, 4, 0), (8, 5), "8.4 (8.4.0 to 8.4.190 are tested)", "mending inside a YOLO training"
+        (8, 4, 0),
+        (8, 5),
+        "8.4 (8.4.0, 8.4.60, 8.4.120 and 8.4.190 are tested)",
+        "mending inside a YOLO training",
     ),
     "lightning": SupportedVersions(
         (2, 6, 0), (2, 7), "2.6 (2.6.1 and 2.6.6 are tested)", "mending inside a Lightning training"

@@ -17,8 +17,10 @@ from boxmend.data.formats import load
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.integrations.checkpoints import read_state, save_state
 from boxmend.integrations.schedule import UpdateSchedule
+from boxmend.integrations.ultralytics.folders import ensure_usable
 from boxmend.integrations.ultralytics.labels import TrainingLabels
 from boxmend.integrations.ultralytics.predicting import Predictor, ensure_supported_model
+from boxmend.integrations.ultralytics.reading import read_training_split
 from boxmend.integrations.ultralytics.soft_labels import soften_targets
 from boxmend.integrations.updating import finish_run, make_portable, update_mender
 from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings
@@ -42,14 +44,50 @@ def attach(  # noqa: PLR0913  # the options of a training
     train split of the training's data.yaml. `prescreen` judges the labels before the training: give
     the weights of a ResNet-50 as for `boxmend.prescreen`, a file or "default", or a probability of
     every label for every annotation of the dataset. The first update follows after the share
-    `warm_up` of the epochs, the others every `every` epochs.
+    `warm_up` of the epochs, the others every `every` epochs. A later call replaces an earlier one.
     """
+    if not isinstance(getattr(model, "callbacks", None), dict):
+        raise UsageError(
+            f"the model of attach is {model!r}; pass a model of Ultralytics, like "
+            "YOLO('yolo11n.yaml')"
+        )
     mending = Mending(
         out, settings, UpdateSchedule(warm_up, every), dataset=dataset, prescreen=prescreen
     )
+    for earlier in detach_all(model.callbacks):
+        if earlier.is_unused:
+            LOGGER.warning(
+                f"boxmend: the mending into {earlier.out} was attached but not used; the mending "
+                f"into {mending.out} replaces it"
+            )
+        earlier.release()
     for event, callback in mending.callbacks().items():
         model.add_callback(event, callback)
     return mending
+
+
+def detach_all(callbacks: dict[str, Any]) -> list["Mending"]:
+    """Remove the functions of all Mendings from callbacks by event; return the Mendings."""
+    owners: dict[int, Mending] = {}
+    for event, functions in callbacks.items():
+        kept = []
+        for function in functions:
+            owner = getattr(function, "__self__", None)
+            if isinstance(owner, Mending):
+                owners[id(owner)] = owner
+            else:
+                kept.append(function)
+        callbacks[event] = kept
+    return list(owners.values())
+
+
+def ensure_settings(settings: Any) -> None:
+    """Raise a UsageError if settings are not those of a Mender."""
+    if settings is not None and not isinstance(settings, MenderSettings):
+        raise UsageError(
+            f"settings is {settings!r}; pass boxmend.MenderSettings, like "
+            "boxmend.MenderSettings(missing='add')"
+        )
 
 
 class Mending:
@@ -65,12 +103,14 @@ class Mending:
         prescreen: ArrayLike | str | Path | None = None,
     ):
         """Prepare to mend a training; see `attach`."""
+        ensure_settings(settings)
         self.out = Path(out)
         self.settings, self.schedule = settings, schedule or UpdateSchedule()
         self._dataset = dataset
         self._prescreen = prescreen
         self.mender: Mender | None = None  # from the start of the training, in the first process
         self.run: TrainedRun | None = None  # from the end of the training
+        self._has_begun = self._is_over = False  # a Mending is for one training
         self._saved_epochs: dict[Path, int] = {}  # of the last update, by checkpoint
         self._labels: TrainingLabels | None = None
         self._predictor: Predictor | None = None
@@ -85,9 +125,28 @@ class Mending:
             "teardown": self.release,
         }
 
+    @property
+    def is_unused(self) -> bool:
+        """Return whether no training has begun with these callbacks."""
+        return not self._has_begun
+
     def begin(self, trainer: Any) -> None:
-        """Match the training with its dataset; raise a BoxmendError if it cannot be mended."""
+        """Match the training with its dataset; raise a BoxmendError if it cannot be mended.
+
+        Leave a further training of the same model as it is.
+        """
+        if self._is_over:
+            if RANK in {-1, 0}:
+                LOGGER.warning(
+                    f"boxmend: this training is not mended, since the mending into {self.out} was "
+                    "for an earlier one; attach again with a new folder to mend it"
+                )
+            return
+        self._has_begun = True
         _ensure_supported(trainer)
+        is_resumed = trainer.start_epoch > 0
+        if RANK in {-1, 0}:
+            ensure_usable(self.out, resume=is_resumed)
         dataset = self._read_dataset(trainer)
         self._labels = TrainingLabels(dataset, trainer.train_loader.dataset)
         if RANK not in {-1, 0}:
@@ -98,7 +157,6 @@ class Mending:
                 "their annotations stay as they are"
             )
         self._predictor = Predictor(trainer, dataset)
-        is_resumed = trainer.start_epoch > 0
         state = read_state(Path(trainer.args.model)) if is_resumed else None
         prescreen = self._prescreen
         if isinstance(prescreen, str | Path):
@@ -111,8 +169,11 @@ class Mending:
 
     def _read_dataset(self, trainer: Any) -> Dataset:
         """Return the dataset of the training; raise a DataError if it has other classes."""
-        given = f"{trainer.args.data}:train" if self._dataset is None else self._dataset
-        dataset = given if isinstance(given, Dataset) else load(given)
+        given = self._dataset
+        if given is None:
+            dataset = read_training_split(trainer.args.data, trainer.data)
+        else:
+            dataset = given if isinstance(given, Dataset) else load(given)
         names = tuple(trainer.data["names"][index] for index in sorted(trainer.data["names"]))
         if names != dataset.label_names:
             raise DataError(
@@ -127,6 +188,8 @@ class Mending:
 
         An epoch that the trainer repeats after an error has no second update.
         """
+        if self._is_over:
+            return
         labels, mender = self._labels, self.mender
         assert labels is not None
         is_rebuilt = labels.loader_dataset is not trainer.train_loader.dataset
@@ -164,7 +227,7 @@ class Mending:
 
         Between two updates it does not change, so it is written once for each of them.
         """
-        if self.mender is None:
+        if self.mender is None or self._is_over:
             return
         checkpoints = [trainer.last]
         if trainer.best_fitness == trainer.fitness:
@@ -181,7 +244,8 @@ class Mending:
 
     def finish(self, trainer: Any) -> None:
         """Update the annotations a last time, and finish the run."""
-        if self.mender is None:
+        is_over, self._is_over = self._is_over, True
+        if self.mender is None or is_over:
             return
         assert self._predictor is not None
         predict = partial(self._predictor.predict, trainer)

@@ -27,6 +27,7 @@ MIN_SCORE = 0.01  # a Mender needs weak detections, too
 MAX_OVERLAP_IOU = 0.7  # of two detections of one class
 MAX_CANDIDATES = 300  # per image, before suppression
 MAX_DETECTIONS = 100  # per image
+SUPPORTED_MODELS = "boxmend supports YOLOv8, YOLO11 and YOLO26 detection models, like yolo11n.yaml"
 
 
 class DatasetDetections(NamedTuple):
@@ -163,9 +164,10 @@ Select = Callable[[Tensor], BatchDetections]
 
 
 def select_detections(output: Tensor) -> BatchDetections:
-    """Return the detections in the output of a YOLOv8 or YOLO11 head.
+    """Return the detections in the output of a YOLOv8, YOLO11 or YOLO26 head.
 
-    `output` [B, 4 + C, A] has centers, sizes and class scores at each anchor.
+    `output` [B, 4 + C, A] has centers, sizes and class scores at each anchor. The head of YOLO26
+    can predict negative sizes; these boxes are dropped.
     """
     scores, labels = output[:, 4:].max(dim=1)
     scores, anchors = scores.topk(min(MAX_CANDIDATES, scores.shape[1]), dim=1)
@@ -173,7 +175,8 @@ def select_detections(output: Tensor) -> BatchDetections:
     columns = output.gather(2, anchors[:, None].expand(-1, output.shape[1], -1)).transpose(1, 2)
     centers, sides, vectors = columns[..., :2], columns[..., 2:4], columns[..., 4:]
     boxes = torch.cat([centers - sides / 2, centers + sides / 2], dim=-1)
-    keep, _ = suppress(boxes, scores >= MIN_SCORE, overlap=MAX_OVERLAP_IOU, groups=labels)
+    is_valid = (scores >= MIN_SCORE) & (sides > 0).all(dim=-1)
+    keep, _ = suppress(boxes, is_valid, overlap=MAX_OVERLAP_IOU, groups=labels)
     keep = keep & (keep.cumsum(1) <= MAX_DETECTIONS)
     return BatchDetections(boxes, labels, scores, vectors, keep)
 
@@ -198,5 +201,5 @@ def ensure_supported_model(model: nn.Module) -> None:
     if kind != "Detect" or getattr(head, "end2end", False):
         raise UsageError(
             f"the model ends with {kind}{' without suppression' if kind == 'Detect' else ''}; "
-            "boxmend supports YOLOv8 and YOLO11 detection models, like yolo11n.yaml"
+            f"{SUPPORTED_MODELS}; YOLO26 needs a recent Ultralytics, like 8.4.190"
         )

@@ -9,8 +9,9 @@ from typing import Any
 from ultralytics.cfg import DEFAULT_CFG
 from ultralytics.models.yolo.detect import DetectionTrainer
 
+from boxmend.errors import UsageError
 from boxmend.integrations.schedule import UpdateSchedule
-from boxmend.integrations.ultralytics.attaching import Mending
+from boxmend.integrations.ultralytics.attaching import Mending, detach_all, ensure_settings
 from boxmend.repair.mender import MenderSettings
 
 OPTIONS_VARIABLE = "BOXMEND_ULTRALYTICS"  # options of a MendingTrainer, which starts processes
@@ -30,6 +31,7 @@ class MendingTrainer(DetectionTrainer):  # type: ignore[misc]  # Ultralytics has
     ):
         """Make a trainer that mends with the options of `configure`."""
         super().__init__(cfg, overrides, _callbacks)
+        detach_all(self.callbacks)  # of the process that started this one, or an earlier training
         values = json.loads(os.environ.get(OPTIONS_VARIABLE, "{}"))
         self.mending = Mending(
             values.get("out", "run"),
@@ -54,7 +56,11 @@ def configure(
     """Set the options of all following `MendingTrainer`s, as for `attach`; return the class.
 
     They are kept in an environment variable, so that the processes of Ultralytics inherit them.
+    Therefore `dataset` and `prescreen` must be addresses or files, not objects.
     """
+    ensure_settings(settings)
+    _ensure_text("dataset", dataset, "its address, like 'data.yaml:train'")
+    _ensure_text("prescreen", prescreen, "'default' or a file of weights")
     values = {
         "out": os.path.abspath(out),
         "settings": asdict(settings or MenderSettings()),
@@ -64,3 +70,12 @@ def configure(
     }
     os.environ[OPTIONS_VARIABLE] = json.dumps(values)
     return MendingTrainer
+
+
+def _ensure_text(name: str, value: Any, expected: str) -> None:
+    """Raise a UsageError for an object that the processes of a training cannot inherit."""
+    if value is not None and not isinstance(value, str | Path):
+        raise UsageError(
+            f"{name} is a {type(value).__name__}, which the processes on several GPUs cannot "
+            f"inherit; pass {expected}, or use `attach` on one GPU"
+        )
