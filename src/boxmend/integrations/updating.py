@@ -2,15 +2,11 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from logging import Logger
-
-import numpy as np
 
 from boxmend.auditing.predictions import Predictions
 from boxmend.errors import BoxmendError
-from boxmend.repair.mender import MendedAnnotations, Mender, MenderUpdate
+from boxmend.repair.mender import Mender, MenderUpdate
 from boxmend.repair.trained_runs import TrainedRun
 
 
@@ -64,11 +60,6 @@ def finish_run(
             "updates were in warm-up; train for more epochs, or update more often"
         )
     return run
-
-
-def make_portable(annotations: MendedAnnotations) -> MendedAnnotations:
-    """Return annotations that can be pickled, since they do not refer to their Mender."""
-    return replace(annotations, make_soft_labels=partial(np.asarray, annotations.soft_labels))
 
 
 def _describe_update(update: MenderUpdate, seconds: float) -> str:

@@ -22,7 +22,7 @@ from boxmend.integrations.ultralytics.labels import TrainingLabels
 from boxmend.integrations.ultralytics.predicting import Predictor, ensure_supported_model
 from boxmend.integrations.ultralytics.reading import read_training_split
 from boxmend.integrations.ultralytics.soft_labels import soften_targets
-from boxmend.integrations.updating import finish_run, make_portable, update_mender
+from boxmend.integrations.updating import finish_run, update_mender
 from boxmend.repair.mender import MendedAnnotations, Mender, MenderSettings
 from boxmend.repair.trained_runs import TrainedRun
 from boxmend.training.label_probabilities import prescreen as judge_labels
@@ -301,7 +301,7 @@ def _share(trainer: Any, annotations: MendedAnnotations | None) -> MendedAnnotat
     """Return the annotations of the first process in all processes."""
     shared = [annotations]
     if trainer.world_size > 1:
-        shared = [None if annotations is None else make_portable(annotations)]
+        shared = [annotations]
         torch.distributed.broadcast_object_list(shared, src=0)
     assert shared[0] is not None
     return shared[0]
