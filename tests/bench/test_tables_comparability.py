@@ -107,7 +107,7 @@ def test_results_before_a_setting_was_added_have_its_default() -> None:
 def test_added_settings_have_the_defaults_of_today() -> None:
     for place, value in ADDED_SETTINGS.items():
         section, name = place.removeprefix("settings.").split(".")
-        assert getattr(getattr(TrainSettings(), section), name) == value
+        assert str(getattr(getattr(TrainSettings(), section), name)) == value
 
 
 def test_what_a_variant_sets_may_differ() -> None:

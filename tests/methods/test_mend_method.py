@@ -82,6 +82,44 @@ def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None
     assert state["labels"].tolist() == [0, 0, 1, 0, 0]
 
 
+def test_the_memory_has_the_probability_of_an_object() -> None:
+    # background 0.5, then 0.2: objects 0.5 and 0.8, in the mean 0.65
+    first, second = [0.5, 0.3, 0.1, 0.1], [0.2, 0.64, 0.08, 0.08]
+    method, annotations = make_mend(min_object_score=0.3), one_image([OTHER], [1], rows=[2])
+    scorer = TableScorer(table([first]), table([second]))
+    for _ in range(2):
+        method.refine(annotations, NOTHING, scorer, LATER)
+    torch.testing.assert_close(
+        method.state_dict()["objects"], torch.tensor([0.0, 0.0, 0.65, 0.0, 0.0])
+    )
+    other = make_mend(min_object_score=0.3)
+    other.load_state_dict(method.state_dict())
+    torch.testing.assert_close(other.state_dict()["objects"][2], torch.tensor(0.65))
+    assert "objects" not in make_mend().state_dict()
+
+
+def test_annotations_without_an_object_do_not_count_in_the_label_noise() -> None:
+    # Half of 800 annotations show their label, a quarter another one, and a quarter no object,
+    # where the foreground is as likely to be any class.
+    def estimate(min_object_score: float) -> float:
+        settings = MendSettings(min_object_score=min_object_score)
+        method = Mend(800, 4, settings, Rates(box=0.0))
+        kinds, labels = torch.arange(800) % 4, torch.arange(800) % 3
+        seen = torch.where(kinds == 2, (labels + 1) % 4, labels)
+        seen = torch.where(kinds == 3, torch.arange(800) // 4 % 4, seen)
+        scores = torch.full((800, 5), 0.01)
+        scores[torch.arange(800), 1 + seen] = 0.95
+        scores[kinds == 3] = scores[kinds == 3] * 0.1
+        scores[:, 0] = 1 - scores[:, 1:].sum(1)
+        boxes = torch.tensor([[10.0, 10, 30, 30]]).expand(800, 4).tolist()
+        annotations = one_image(boxes, labels.tolist())
+        method.refine(annotations, NOTHING, TableScorer(table(scores.tolist())), LATER)
+        return float(method.end_epoch(0, is_warm_up=False)["label_noise"])
+
+    assert estimate(0.5) == pytest.approx(1 / 3 / 0.88, abs=0.02)  # a correction for memory
+    assert estimate(0.0) > 0.44
+
+
 def test_a_new_visit_may_outweigh_the_memory() -> None:
     method, annotations = make_mend(memory_min_weight=1.0), one_image([BOX], [1])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))

@@ -73,6 +73,8 @@ class NoiseEstimator:
             "label_bounds": torch.tensor(UNKNOWN_BOUNDS, dtype=torch.float64, device=device),
             "box_bounds": torch.tensor(UNKNOWN_BOUNDS, dtype=torch.float64, device=device),
         }
+        if settings.min_object_score > 0:
+            self.state["objects"] = torch.zeros(num_annotations + 1, device=device)
 
     def known_rates(self) -> Rates:
         """Return the known rates, else the estimates, else None; a negligible estimate is 0."""
@@ -130,11 +132,26 @@ class NoiseEstimator:
             self.settings.memory_min_weight,
         )
         labels = torch.where(has_row, annotations.labels.reshape(-1), 0)
-        rows, *columns = self.exchange.all_gather(rows, mean, visits, labels)
-        for name, values in zip(("memory", "visits", "labels"), columns, strict=True):
+        columns = {"memory": mean, "visits": visits, "labels": labels}
+        if "objects" in state:
+            columns["objects"] = self._average_objects(rows, probabilities, has_row)
+        rows, *gathered = self.exchange.all_gather(rows, *columns.values())
+        for name, values in zip(columns, gathered, strict=True):
             state[name].index_copy_(0, rows, values)
         mean, prior = mean.view_as(evidence), self.prior_for(annotations)
         return mean if prior is None else self._with_prior(mean, prior)
+
+    def _average_objects(self, rows: Tensor, probabilities: Tensor, has_row: Tensor) -> Tensor:
+        """Return the remembered probability that there is an object at each row, [B * A]."""
+        now = 1 - probabilities[..., :1].float().flatten(0, 1)
+        mean, _ = equations.update_memory(
+            self.state["objects"][rows, None],
+            self.state["visits"][rows],
+            now,
+            has_row,
+            self.settings.memory_min_weight,
+        )
+        return mean[:, 0]
 
     def count_agreement(self, annotations: BatchAnnotations, voters: votes.Voters) -> None:
         """Count the agreement of annotated boxes with the vote, unless the box noise is known."""
@@ -270,11 +287,16 @@ class NoiseEstimator:
         state["lost"].copy_(lost & (not is_early))
 
     def _visits(self) -> tuple[Tensor, Tensor]:
-        """Return evidence [n, C] and labels [n] of all visited annotations, on the CPU."""
-        state, evidence = self.state, self.state["memory"]
+        """Return evidence [n, C] and labels [n] of all visited annotations, on the CPU.
+
+        With `min_object_score`, those that are hardly objects are left out.
+        """
+        state, evidence, visits = self.state, self.state["memory"], self.state["visits"]
         if self.prior is not None:
             evidence = self._with_prior(evidence, self.prior)
-        return estimation.visited_evidence(evidence, state["visits"], state["labels"])
+        if "objects" in state:
+            visits = torch.where(state["objects"] >= self.settings.min_object_score, visits, 0)
+        return estimation.visited_evidence(evidence, visits, state["labels"])
 
     def _with_prior(self, evidence: Tensor, prior: Tensor) -> Tensor:
         return equations.combine_evidence(evidence, prior, self.settings.prescreen_weight)

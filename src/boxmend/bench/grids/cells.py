@@ -47,6 +47,7 @@ SETTING_WORDS = {
     "epochs": "epochs",
     "mend.missing_min_score": "missing",
     "mend.box_noise_shape": "shape",
+    "mend.min_object_score": "objects",
 }
 """The words for settings in names of cells; other settings use the last part of their name."""
 RECIPE_WORDS = {

@@ -42,6 +42,7 @@ ADDED_SETTINGS = {
     "settings.published.judged_classes": "all",
     "settings.published.judged_box": "matched",
     "settings.mend.box_noise_shape": "uniform",
+    "settings.mend.min_object_score": "0.0",
 }
 """Settings by their places, with the values that results before them imply."""
 

@@ -254,6 +254,7 @@ _ALL_LAYOUTS = (
         (
             *(CLEAN, *method_rows("baseline", "mend")),
             Row("mend, missing objects ignored", "mend", {"mend.missing_min_score": 0.3}),
+            Row("mend, label noise of objects", "mend", {"mend.min_object_score": 0.3}),
         ),
     ),
     TableLayout(

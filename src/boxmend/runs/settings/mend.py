@@ -22,6 +22,10 @@ class MendSettings:
     each label by a classifier of the backbone's features that is trained on other images."""
     initial_label_noise: float = 0.3
     """Label noise assumed before the first estimate; 0.3 worked for true rates of 20 to 60 %."""
+    min_object_score: float = 0.0
+    """Score of all classes together from which an annotation counts in the estimate of the label
+    noise, 0 to 1: one without an object looks like a wrong label. By default all count; use 0.3 if
+    many annotations are spurious or grossly off. Not measured on photographs yet."""
     full_matrix: bool = True
     """Estimate a full matrix of label noise if it fits clearly better, as for pair noise; off:
     symmetric noise only."""
@@ -88,6 +92,7 @@ class MendSettings:
         for name in (
             *(
                 "initial_label_noise",
+                "min_object_score",
                 "memory_min_weight",
                 "alpha",
                 "raw_box_share",
