@@ -304,11 +304,11 @@ def test_the_command_names_what_ultralytics_refuses(
         (lambda: mending.attach(MODEL), r"model of attach is 'yolo11n\.yaml'; pass a model"),
         (
             lambda: mending.attach(YOLO(MODEL), settings={"missing": "add"}),  # type: ignore[arg-type]
-            r"settings is \{'missing': 'add'\}; pass boxmend\.MenderSettings",
+            r"settings is a dict; expected boxmend\.MenderSettings",
         ),
         (
             lambda: mending.configure(settings={"missing": "add"}),  # type: ignore[arg-type]
-            r"settings is \{'missing': 'add'\}; pass boxmend\.MenderSettings",
+            r"settings is a dict; expected boxmend\.MenderSettings",
         ),
     ],
 )

@@ -17,7 +17,14 @@ from boxmend.auditing.predictions.raw import UNKNOWN_FOLD
 from boxmend.auditing.probing import PROBE, describe_probe
 from boxmend.auditing.provenance import provenance_warnings
 from boxmend.auditing.weak_detectors import list_doubts
-from boxmend.data.arguments import check_length, refuse_rows, to_boxes, to_labels, to_scores
+from boxmend.data.arguments import (
+    check_length,
+    check_type,
+    refuse_rows,
+    to_boxes,
+    to_labels,
+    to_scores,
+)
 from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
 
@@ -47,10 +54,8 @@ def complete_audit(
 ) -> CompletedAudit:
     """Audit a dataset; `predictions` are `Predictions`, a path, or several paths."""
     settings = settings or AuditSettings()
-    if not isinstance(settings, AuditSettings):
-        raise UsageError(f"settings is {_type_name(settings)}; expected boxmend.AuditSettings(...)")
-    if not isinstance(dataset, Dataset):
-        raise UsageError(f"dataset is {_type_name(dataset)}; expected boxmend.load(...)")
+    check_type("settings", settings, AuditSettings, "boxmend.AuditSettings(...)")
+    check_type("dataset", dataset, Dataset, "boxmend.load(...)")
     files = _list_paths(predictions)
     detections = read_predictions(files, dataset) if files else _resolve(predictions, dataset)
     result = audit(dataset, detections, settings)

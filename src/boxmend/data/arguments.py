@@ -143,6 +143,12 @@ def describe_labels(label_names: Sequence[str]) -> str:
     return f"expected one of the {len(label_names):,} labels: {shown}{more}"
 
 
+def check_type(name: str, value: Any, kind: type, expected: str) -> None:
+    """Raise a UsageError for an argument of another type."""
+    if not isinstance(value, kind):
+        raise UsageError(f"{name} is a {type(value).__name__}; expected {expected}")
+
+
 def check_length(name: str, column: Any, number: int) -> None:
     """Raise a UsageError for a column that does not have `number` rows and one dimension."""
     shape = tuple(column.shape) if hasattr(column, "shape") else (len(column),)

@@ -136,8 +136,13 @@ def create(
     return run
 
 
-def ensure_open(out: str | Path, *, resume: bool = False) -> None:
-    """Raise an OutputError for a folder that `create` would refuse because of its content."""
+def ensure_open(
+    out: str | Path, *, resume: bool = False, remedy: str = "continue it with --resume"
+) -> None:
+    """Raise an OutputError for a folder that `create` would refuse because of its content.
+
+    `remedy` says how to continue an unfinished run.
+    """
     run = Run(Path(out))
     if not os.path.exists(run.path / "run.json"):
         ensure_new(run.path)
@@ -146,7 +151,7 @@ def ensure_open(out: str | Path, *, resume: bool = False) -> None:
             f"{run.path}: has a finished run, which is never overwritten; name a new folder"
         )
     elif not resume:
-        raise OutputError(f"{run.path}: has an unfinished run; continue it with --resume")
+        raise OutputError(f"{run.path}: has an unfinished run; {remedy}")
 
 
 def ensure_new(out: str | Path) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from boxmend.data.arguments import check_type
 from boxmend.data.dataset import Dataset
-from boxmend.errors import DataError, UsageError
+from boxmend.errors import DataError
 from boxmend.methods.equations import prescreen_labels
 from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.training.assembly import make_detector, make_loader
@@ -34,8 +35,7 @@ def prescreen(
     `weights` and `image_size` are those of `boxmend train`. Raises a DataError for fewer than two
     labels, since there is nothing to judge then.
     """
-    if not isinstance(dataset, Dataset):
-        raise UsageError(f"dataset is a {type(dataset).__name__}; expected boxmend.load(...)")
+    check_type("dataset", dataset, Dataset, "boxmend.load(...)")
     num_labels = len(dataset.label_names)
     if num_labels < 2:
         raise DataError(f"the dataset has {num_labels} labels; a prescreen needs at least two")

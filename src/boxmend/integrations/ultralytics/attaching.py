@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from ultralytics.utils import LOGGER, RANK
 from ultralytics.utils.torch_utils import unwrap_model
 
+from boxmend.data.arguments import check_type
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.errors import BoxmendError, DataError, UsageError
@@ -83,11 +84,8 @@ def detach_all(callbacks: dict[str, Any]) -> list["Mending"]:
 
 def ensure_settings(settings: Any) -> None:
     """Raise a UsageError if settings are not those of a Mender."""
-    if settings is not None and not isinstance(settings, MenderSettings):
-        raise UsageError(
-            f"settings is {settings!r}; pass boxmend.MenderSettings, like "
-            "boxmend.MenderSettings(missing='add')"
-        )
+    if settings is not None:
+        check_type("settings", settings, MenderSettings, "boxmend.MenderSettings(...)")
 
 
 class Mending:

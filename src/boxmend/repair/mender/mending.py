@@ -16,6 +16,7 @@ from boxmend.auditing.evidence import Detected
 from boxmend.auditing.notes import warning
 from boxmend.auditing.predictions import Predictions
 from boxmend.auditing.predictions.catalogue import make_catalogue
+from boxmend.data.arguments import check_type
 from boxmend.data.dataset import Dataset
 from boxmend.data.describing import describe
 from boxmend.data.fingerprint import fingerprint
@@ -93,9 +94,10 @@ class Mender:
         see their labels; a row of NaN is unknown. With `resume`, continue the unfinished run in
         `out`: call `load_state_dict` with the state in your checkpoint, or start again without it.
         """
-        _check_arguments(dataset, settings)
+        check_type("dataset", dataset, Dataset, "boxmend.load(...)")
         ensure_unique_ids(dataset)
-        self.settings = settings or MenderSettings()
+        self.settings = MenderSettings() if settings is None else settings
+        check_type("settings", self.settings, MenderSettings, "boxmend.MenderSettings(...)")
         self.dataset = replace(dataset, boxes=dataset.boxes.copy(), labels=dataset.labels.copy())
         self.last_epoch = NO_EPOCH
         self.num_updates = 0
@@ -377,16 +379,6 @@ class Mender:
             "spurious": update.num_spurious / number,
             "missing": update.num_missing / number,
         }
-
-
-def _check_arguments(dataset: Any, settings: Any) -> None:
-    """Raise a UsageError for arguments of another type."""
-    if not isinstance(dataset, Dataset):
-        raise UsageError(f"dataset is a {type(dataset).__name__}; expected boxmend.load(...)")
-    if settings is not None and not isinstance(settings, MenderSettings):
-        raise UsageError(
-            f"settings is a {type(settings).__name__}; expected boxmend.MenderSettings(...)"
-        )
 
 
 def _describe_weak_prescreen(num_annotations: int) -> str:

@@ -26,13 +26,17 @@ RANK_REMEDY = (
     "in a training of several processes, only the process of rank 0 has a Mender and sends its "
     "annotations to the others"
 )
+RESUME_REMEDY = (
+    "continue it with Mender(..., resume=True) and load_state_dict, or name a new folder. Note "
+    f"that {RANK_REMEDY}"
+)
 
 
 class RunWriter:
     """The folder of a run while a `Mender` writes it; holds its lock."""
 
     def __init__(self, out: str | Path, dataset: Dataset, settings: MenderSettings, resume: bool):
-        _ensure_open(out, resume=resume)
+        ensure_open(out, resume=resume)
         self._context = ExitStack()
         try:
             self._context.enter_context(runs.sole_writer(out))
@@ -101,18 +105,9 @@ class RunWriter:
         self._finalizer()
 
 
-def _ensure_open(out: str | Path, *, resume: bool) -> None:
-    """Raise an OutputError for a folder that cannot take this run."""
-    try:
-        runs.ensure_open(out, resume=resume)
-    except OutputError as error:
-        text = str(error)
-        if "--resume" not in text:
-            raise
-        raise OutputError(
-            f"{out}: has an unfinished run; continue it with Mender(..., resume=True) and "
-            f"load_state_dict, or name a new folder. Note that {RANK_REMEDY}"
-        ) from error
+def ensure_open(out: str | Path, *, resume: bool, remedy: str = RESUME_REMEDY) -> None:
+    """Raise an OutputError for a folder that cannot take a run; `remedy` says how to resume one."""
+    runs.ensure_open(out, resume=resume, remedy=remedy)
 
 
 def _collect_facts(dataset: Dataset) -> dict[str, Any]:
